@@ -1,0 +1,3 @@
+"""Brain Coord: the coordinator that routes, measures and signs."""
+
+__version__ = "0.1.0"

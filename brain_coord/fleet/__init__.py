@@ -1,0 +1,1 @@
+"""Nodes as the coordinator knows them: registry, liveness, reliability."""

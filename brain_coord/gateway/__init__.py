@@ -1,0 +1,1 @@
+"""The OpenAI API: validation, attempts, streams, errors."""

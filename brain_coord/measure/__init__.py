@@ -1,0 +1,1 @@
+"""Everything timed on the coordinator's own clock."""

@@ -1,0 +1,1 @@
+"""Receipts: canonical body, signature, chain, verification."""

@@ -1,0 +1,1 @@
+"""Pure: both routers, privacy, weights, sentences and the decision record."""

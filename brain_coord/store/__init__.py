@@ -1,0 +1,1 @@
+"""Tables, repository and the group-commit writer."""

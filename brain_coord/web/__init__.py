@@ -1,0 +1,1 @@
+"""/network and the pages around it."""

@@ -1,0 +1,1 @@
+"""Run one engine: argv, process group, state machine, readiness, crash causes, orphans."""

@@ -1,0 +1,1 @@
+"""What the machine has, as frozen records in bytes."""

@@ -1,0 +1,1 @@
+"""The node's outbound connections: link session, slot pool, back-off."""

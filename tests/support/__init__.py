@@ -1,0 +1,1 @@
+"""Test doubles that more than one test module needs."""
