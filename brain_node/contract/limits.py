@@ -1,0 +1,42 @@
+"""Sizes and periods that both ends of the node protocol share."""
+
+from typing import Final
+
+PROTOCOL: Final = 1
+"""Version of the node protocol spoken by this package."""
+
+MAX_LINK_MESSAGE_BYTES: Final = 256 * 1024
+"""Largest text message on a link or slot; a hello with many cards and models stays far below."""
+
+UNAUTHENTICATED_BYTES: Final = 64 * 1024
+"""Largest message before a hello was proved or a slot ticket was checked."""
+
+UNAUTHENTICATED_S: Final = 10.0
+"""How long a connection may take to prove itself, in seconds."""
+
+FRAME_BYTES: Final = 256 * 1024
+"""Largest binary frame on a slot, in either direction."""
+
+BODY_BYTES: Final = 32 * 1024 * 1024
+"""Default limit of a request body; the coordinator tells the one in force in `welcome`."""
+
+HEARTBEAT_S: Final = 15.0
+"""Default period of a node's heartbeats, in seconds."""
+
+PING_S: Final = 20.0
+"""Default period of RTT pings, in seconds; below the 30 s at which common proxies cut idle sockets."""
+
+MISSED_HEARTBEATS: Final = 3
+"""A node silent for this many heartbeats is OFFLINE."""
+
+SPARE_SLOTS: Final = 2
+"""Idle slot connections that a node keeps open ahead of demand."""
+
+MAX_SLOTS: Final = 1024
+"""Most slots one node may offer."""
+
+MAX_MODELS: Final = 64
+"""Most models one node may offer."""
+
+ID_CHARS: Final = 64
+"""Longest free-text name (region, model id part, card name) that a node may claim."""

@@ -1,0 +1,64 @@
+"""Wire messages: round trips, limits, and claims that cannot hurt."""
+
+import pytest
+
+from brain_node.contract import messages as m
+
+
+def test_a_message_survives_the_wire():
+    job = m.Job(id="j1", model="qwen/qwen2.5-7b-instruct", path="/v1/chat/completions", deadline_s=60.0, body_bytes=12)
+    assert m.decode(m.encode(job)) == job
+
+
+def test_an_unknown_type_is_no_message_and_no_error():
+    assert m.decode('{"type": "from_the_future", "n": 1}') is None
+
+
+def test_unknown_fields_are_ignored():
+    assert m.decode('{"type": "pong", "n": 3, "extra": {"a": 1}}') == m.Pong(n=3)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"type": 3}',
+        '{"type": "pong"}',
+        '{"type": "pong", "n": "3"}',
+        '{"type": "pong", "n": NaN}',
+        '{"type": "job", "id": "", "model": "m", "path": "/v1/models", "deadline_s": 1, "body_bytes": 0}',
+        '{"type": "job", "id": "j", "model": "m", "path": "http://elsewhere/", "deadline_s": 1, "body_bytes": 0}',
+        '{"type": "job", "id": "j", "model": "m", "path": "/v1/../admin", "deadline_s": 1, "body_bytes": 0}',
+    ],
+)
+def test_a_malformed_frame_is_one_clear_error(frame):
+    with pytest.raises(m.MessageError):
+        m.decode(frame)
+
+
+@pytest.mark.case("E-05")
+@pytest.mark.parametrize("bad", ["-1", "1e308", '"12"', "true", "[1]", "1.5"])
+def test_a_claim_that_is_no_number_is_dropped_and_named(bad):
+    refused: list[str] = []
+    beat = m.decode(
+        f'{{"type": "heartbeat", "active": {bad}, "telemetry": [{{"name": "card", "free_bytes": {bad}}}]}}', refused
+    )
+    assert isinstance(beat, m.Heartbeat)
+    assert beat.active is None
+    assert beat.telemetry[0].free_bytes is None
+    assert beat.telemetry[0].name == "card"
+    assert sorted(refused) == ["active", "free_bytes"]
+
+
+@pytest.mark.case("E-05")
+@pytest.mark.parametrize("value", ["null", "0", "7"])
+def test_a_missing_or_good_claim_is_not_complained_about(value):
+    refused: list[str] = []
+    m.decode(f'{{"type": "heartbeat", "active": {value}}}', refused)
+    assert refused == []
+
+
+def test_encoding_leaves_out_what_is_absent():
+    assert m.encode(m.End(id="j", ok=True)) == '{"type":"end","id":"j","ok":true}'
