@@ -1,0 +1,269 @@
+"""The two websocket endpoints that nodes dial: `/node/v1/link` and `/node/v1/slot`."""
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import orjson
+import structlog
+
+from brain_coord.fleet.node import Node, Session
+from brain_coord.fleet.registry import Registry
+from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
+from brain_coord.link.socket import LinkSocket, accept, header, peer_address, refuse
+from brain_coord.measure.lag import LoopLag
+from brain_node.contract.identity import verify_hello
+from brain_node.contract.limits import PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
+from brain_node.contract.messages import (
+    Challenge,
+    Drain,
+    Heartbeat,
+    Hello,
+    Limits,
+    MessageError,
+    Offer,
+    OfferChanged,
+    OpenSlots,
+    Ping,
+    Pong,
+    Refusal,
+    Refused,
+    Report,
+    Welcome,
+    decode,
+)
+
+log = structlog.get_logger("brain.link")
+
+FIRST_PINGS_S: Final = (0.0, 0.1, 0.3, 1.0)
+"""Pings right after the welcome, so that a new node has an RTT within two seconds."""
+
+GOING_AWAY: Final = 1001
+POLICY: Final = 1008
+TRY_LATER: Final = 1013
+
+
+class Admission(Protocol):
+    """Who may join, and what of an offer is accepted."""
+
+    async def admit(self, hello: Hello, address: str) -> Node | Refused:
+        """The node a proved hello belongs to, or why it may not join. Redeems a join token."""
+
+    def judge(self, node: Node, offer: Offer, report: Report) -> tuple[Refusal, ...]:
+        """The models in an offer that are not routed to this node, each with its reason."""
+
+
+@dataclass(slots=True)
+class NodeGate:
+    """Runs the link and slot endpoints over one registry."""
+
+    registry: Registry
+    admission: Admission
+    lag: LoopLag
+    coordinator_key: str
+    limits: Limits
+    ping_s: float
+    draining: bool = False
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def link(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """One link, from handshake to end."""
+        if self.draining:
+            await refuse(receive, send, 503, "this coordinator is shutting down; try again shortly")
+            return
+        if not await accept(receive, send):
+            return
+        socket, address = LinkSocket(receive, send), peer_address(scope)
+        hello = await self._hello(socket, address)
+        if hello is None:
+            return
+        node = await self.admission.admit(hello, address)
+        if isinstance(node, Refused):
+            await self._refuse(socket, node, address, hello.node_id)
+            return
+        session = await self._open(node, hello, socket, address)
+        reason = "the coordinator stopped"
+        pinger = asyncio.create_task(self._ping(node, session))
+        try:
+            reason = await self._listen(node, session, socket)
+        finally:
+            pinger.cancel()
+            self.registry.disconnect(node, session, reason)
+            await socket.close(GOING_AWAY, reason)
+
+    async def _hello(self, socket: LinkSocket, address: str) -> Hello | None:
+        nonce = base64.b64encode(secrets.token_bytes(24)).decode()
+        await socket.send(
+            Challenge(protocol=PROTOCOL, coordinator_key=self.coordinator_key, nonce=nonce, server_time=time.time())
+        )
+        try:
+            async with asyncio.timeout(UNAUTHENTICATED_S):
+                text = await socket.text()
+        except TimeoutError:
+            await socket.close(POLICY, "no hello in time")
+            return None
+        if text is None:
+            return None
+        if len(text) > UNAUTHENTICATED_BYTES:
+            await socket.close(POLICY, f"a hello is at most {UNAUTHENTICATED_BYTES} bytes")
+            return None
+        dropped: list[str] = []
+        try:
+            hello = decode(text, dropped)
+        except MessageError as error:
+            await self._refuse(socket, _refused("bad_hello", str(error), retry=False), address, None)
+            return None
+        if not isinstance(hello, Hello):
+            await self._refuse(
+                socket, _refused("bad_hello", "the first message must be a hello", retry=False), address, None
+            )
+            return None
+        if hello.protocol != PROTOCOL:
+            sentence = f"this coordinator speaks node protocol {PROTOCOL}, the node {hello.protocol}; install a matching version"
+            await self._refuse(socket, _refused("protocol", sentence, retry=False), address, hello.node_id)
+            return None
+        fault = verify_hello(orjson.loads(text), self.coordinator_key, nonce)
+        if fault is not None:
+            await self._refuse(socket, _refused("bad_proof", fault, retry=False), address, hello.node_id)
+            return None
+        if dropped:
+            log.warning("claims dropped", node=hello.node_id, fields=sorted(set(dropped)))
+        return hello
+
+    async def _refuse(self, socket: LinkSocket, refused: Refused, address: str, node_id: str | None) -> None:
+        log.warning("node refused", node=node_id, address=address, code=refused.code, reason=refused.message)
+        await socket.send(refused)
+        await socket.close(TRY_LATER if refused.retry else POLICY, refused.code)
+
+    async def _open(self, node: Node, hello: Hello, socket: LinkSocket, address: str) -> Session:
+        now = asyncio.get_running_loop().time()
+        older = node.session
+        session = Session(
+            session_id=secrets.token_hex(8),
+            link=socket,
+            slots=SlotQueue(lambda n: self._spawn(socket.send(OpenSlots(n=n)))),
+            ticket=secrets.token_urlsafe(24),
+            address=address,
+            joined_at=now,
+            last_heard=now,
+        )
+        refused = self.admission.judge(node, hello.offer, hello.report)
+        barred = {refusal.model for refusal in refused}
+        if older is not None:
+            node.guard.superseded(now)
+        node.reported.agent_version = hello.agent_version
+        # The welcome leaves before the registry knows the session: a job must never overtake it.
+        await socket.send(
+            Welcome(
+                session=session.session_id,
+                heartbeat_s=self.registry.heartbeat_s,
+                ping_s=self.ping_s,
+                slot_ticket=session.ticket,
+                accepted=tuple(model.id for model in hello.offer.models if model.id not in barred),
+                refused=refused,
+                limits=self.limits,
+            )
+        )
+        self.registry.connect(node, session, hello.report, hello.offer, refused)
+        if older is not None:
+            self._spawn(older.link.close(POLICY, "superseded by a newer session of this node"))
+        log.info("node joined", node=node.node_id, address=address, models=node.models, operator=node.operator)
+        if node.operator_drain:
+            await socket.send(Drain(deadline_s=0.0))
+        return session
+
+    async def _listen(self, node: Node, session: Session, socket: LinkSocket) -> str:
+        loop = asyncio.get_running_loop()
+        complaints: set[str] = set()
+        while True:
+            text = await socket.text()
+            if text is None:
+                return "its link closed"
+            now = loop.time()
+            session.last_heard = now
+            dropped: list[str] = []
+            try:
+                message = decode(text, dropped)
+            except MessageError as error:
+                dropped.append(str(error))
+                message = None
+            if new := set(dropped) - complaints:
+                complaints |= new  # once per session: a driver that says NaN says it in every heartbeat
+                log.warning("claims dropped", node=node.node_id, fields=sorted(new))
+            if node.session is not session:
+                return "superseded by a newer session"
+            if isinstance(message, Pong):
+                sent = node.measured.rtt.sent_at(message.n)
+                stalled = sent is not None and self.lag.stalled_s(sent, now) > 0
+                node.measured.rtt.pong(message.n, now, stalled=stalled)
+            elif isinstance(message, Heartbeat):
+                self.registry.heartbeat(node, message)
+            elif isinstance(message, OfferChanged):
+                report = message.report or node.reported.report
+                self.registry.offer(
+                    node, message.offer, message.report, self.admission.judge(node, message.offer, report)
+                )
+
+    async def _ping(self, node: Node, session: Session) -> None:
+        loop = asyncio.get_running_loop()
+        for delay in FIRST_PINGS_S:
+            await asyncio.sleep(delay)
+            await session.link.send(Ping(n=node.measured.rtt.ping(loop.time())))
+        while True:
+            await asyncio.sleep(self.ping_s)
+            await session.link.send(Ping(n=node.measured.rtt.ping(loop.time())))
+
+    async def slot(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """One slot connection, from handshake to end."""
+        scheme, _, ticket = (header(scope, b"authorization") or "").partition(" ")
+        node = self.registry.by_ticket(ticket) if scheme.lower() == "bearer" else None
+        if node is None or node.session is None:
+            await refuse(receive, send, 401, "the slot ticket is not valid; tickets end with their session")
+            return
+        pool = node.session.slots
+        if pool.open >= node.slots + self.limits.spare_slots:
+            await refuse(receive, send, 429, "more slot connections than the node offers slots")
+            return
+        if not await accept(receive, send):
+            return
+        assert isinstance(pool, SlotQueue)
+        await Slot(receive, send).serve(pool)
+        await LinkSocket(receive, send).close(GOING_AWAY, "the slot is not needed any more")
+
+    async def watch(self) -> None:
+        """Close links that fell silent; runs for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(1.0, self.registry.heartbeat_s / 4))
+            now = loop.time()
+            for node, session in self.registry.silent(now, self.lag):
+                log.warning("node silent", node=node.node_id)
+                self.registry.disconnect(node, session, "silent for three heartbeats")
+                self._spawn(session.link.close(GOING_AWAY, "silent for three heartbeats"))
+
+    async def close_all(self) -> None:
+        """End every link; nodes come back to whoever serves next."""
+        self.draining = True
+        sessions = [node.session for node in self.registry.nodes.values() if node.session is not None]
+        await asyncio.gather(
+            *(session.link.close(GOING_AWAY, "the coordinator is shutting down") for session in sessions)
+        )
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _refused(code: str, message: str, *, retry: bool, after_s: float | None = None) -> Refused:
+    return Refused(code=code, message=message, retry=retry, retry_after_s=after_s)
+
+
+Endpoint = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]

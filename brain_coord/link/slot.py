@@ -1,0 +1,232 @@
+"""One slot connection at the coordinator: idle, or carrying exactly one job.
+
+While idle, somebody has to wait for the connection's next frame, or its end would go unseen; while a job runs, that
+frame belongs to the job. So the pending read is *handed over*: a job that takes the slot first awaits the read that the
+idle slot had started, then reads by itself. No queue and no extra task stands between the socket and the stream.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, decode, encode
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+CANCEL_S: Final = 2.0
+"""How long a node may take to answer a cancel with `end` before its connection is closed."""
+
+
+class SlotLost(Exception):  # noqa: N818 — what happened, not what kind of class it is
+    """The slot connection ended or broke the protocol while a job was on it."""
+
+
+class Slot:
+    """A slot connection. `serve` is run by the websocket endpoint; everything else by the job that took the slot."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._pending: asyncio.Task[MutableMapping[str, Any]] | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._reader: asyncio.Task[Any] | None = None
+        self._kicked = False
+        self.closed = False
+        self.taken = False
+        self.job_id: str | None = None
+
+    async def serve(self, pool: "SlotQueue") -> None:
+        """Offer the slot to `pool` whenever it is idle, until the connection ends."""
+        loop = asyncio.get_running_loop()
+        pool.opened(self)
+        try:
+            while not self.closed:
+                self._wake = loop.create_future()
+                if self._pending is None:
+                    self._pending = loop.create_task(self._read_event())
+                self.taken = False
+                pool.offer(self)
+                if not self.taken:
+                    await asyncio.wait((self._pending, self._wake), return_when=asyncio.FIRST_COMPLETED)
+                    if not self.taken:
+                        return  # idle: the peer closed, or spoke out of turn; or the session ended
+                await self._wake
+        finally:
+            self.close()
+            if self._pending is not None:
+                self._pending.cancel()
+            pool.gone(self)
+
+    async def _read_event(self) -> MutableMapping[str, Any]:
+        return await self._receive()
+
+    async def _next(self) -> MutableMapping[str, Any]:
+        if self.closed:
+            raise SlotLost("the node's slot connection closed")
+        self._reader = asyncio.current_task()
+        try:
+            if self._pending is not None:
+                event = await asyncio.shield(self._pending)
+                self._pending = None
+            else:
+                event = await self._receive()
+        except asyncio.CancelledError:
+            if self._kicked and self._reader is not None and self._reader.uncancel() == 0:
+                raise SlotLost("the node's slot connection closed") from None
+            raise
+        finally:
+            self._reader = None
+            self._kicked = False
+        if event["type"] == "websocket.disconnect":
+            self.close()
+            raise SlotLost("the node's slot connection closed")
+        return event
+
+    async def send_job(self, job: Job, body: bytes, frame_bytes: int) -> None:
+        """Send the job and its body.
+
+        Raises:
+            SlotLost: the connection is gone.
+        """
+        self.job_id = job.id
+        await self._transmit({"type": "websocket.send", "text": encode(job)})
+        for start in range(0, len(body), frame_bytes):
+            await self._transmit({"type": "websocket.send", "bytes": body[start : start + frame_bytes]})
+
+    async def _transmit(self, event: MutableMapping[str, Any]) -> None:
+        try:
+            await self._send(event)
+        except (OSError, RuntimeError) as error:  # a server signals a closed websocket with either
+            self.close()
+            raise SlotLost("the node's slot connection closed") from error
+
+    async def read(self) -> bytes | Message:
+        """The next bytes of the answer, or the next message about it.
+
+        Raises:
+            SlotLost: the connection ended, or the node broke the protocol (the connection is closed then).
+        """
+        while True:
+            event = await self._next()
+            data = event.get("bytes")
+            if data is not None:
+                return bytes(data)
+            try:
+                message = decode(event.get("text") or "")
+            except MessageError as error:
+                self.close()
+                raise SlotLost(f"the node broke the slot protocol ({error})") from None
+            if isinstance(message, Accepted | Head | End):
+                if message.id != self.job_id:
+                    self.close()
+                    raise SlotLost("the node answered another job than the one it was given")
+                if isinstance(message, End):
+                    self.job_id = None
+                return message
+
+    async def cancel(self) -> None:
+        """End the job that is running and wait, within limits, until the node says that it is over.
+
+        Never raises; a node that does not answer in time loses the connection, which ends the job as well.
+        """
+        if self.job_id is None or self.closed:
+            return
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self._transmit({"type": "websocket.send", "text": encode(Cancel(id=self.job_id))})
+                while not isinstance(await self.read(), End):
+                    pass
+        except (TimeoutError, SlotLost):
+            self.close()
+
+    def give_back(self) -> None:
+        """The job is over; the slot goes back to the pool, or is closed if the job's end was not seen."""
+        if self.job_id is not None:
+            self.close()
+        elif self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """End the connection: a job that reads from it is told at once; `serve` returns and its endpoint hangs up."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._kicked = True
+            self._reader.cancel()
+
+
+class SlotQueue:
+    """The slot connections of one session, and the jobs that wait for one to open."""
+
+    def __init__(self, request_more: Callable[[int], None]) -> None:
+        self._idle: deque[Slot] = deque()
+        self._all: set[Slot] = set()
+        self._waiters: deque[asyncio.Future[Slot]] = deque()
+        self._request_more = request_more
+        self._closed: str | None = None
+
+    @property
+    def open(self) -> int:
+        """How many slot connections are open, idle or busy."""
+        return len(self._all)
+
+    def opened(self, slot: Slot) -> None:
+        """A new connection of this session."""
+        self._all.add(slot)
+        if self._closed is not None:
+            slot.close()
+
+    def offer(self, slot: Slot) -> None:
+        """An idle slot: the longest waiting job takes it, else it is kept (last in, first out: warm ones stay in use)."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                slot.taken = True
+                waiter.set_result(slot)
+                return
+        self._idle.append(slot)
+
+    def gone(self, slot: Slot) -> None:
+        """The connection ended."""
+        self._all.discard(slot)
+        with contextlib.suppress(ValueError):
+            self._idle.remove(slot)
+
+    async def take(self) -> Slot:
+        """An idle slot; asks the node for another connection when none is open. Bound it with a timeout.
+
+        Raises:
+            SlotLost: the session ended.
+        """
+        while self._idle:
+            slot = self._idle.pop()
+            if not slot.closed:
+                slot.taken = True
+                return slot
+        if self._closed is not None:
+            raise SlotLost(self._closed)
+        waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._request_more(1)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                waiter.result().give_back()  # it came in the same moment: nobody else would give it back
+            raise
+
+    def close(self, reason: str) -> None:
+        """The session is over: every connection ends, every waiting job is told."""
+        self._closed = reason
+        for slot in tuple(self._all):
+            slot.close()
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(SlotLost(reason))

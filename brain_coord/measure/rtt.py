@@ -1,0 +1,60 @@
+"""Round-trip time of a link, from pings timed on the coordinator's monotonic clock."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+SAMPLES: Final = 15
+"""How many recent pings count; at the default period that is five minutes."""
+
+MAX_OUTSTANDING: Final = 8
+"""Pings without an answer that are remembered; older ones are given up."""
+
+
+@dataclass(slots=True)
+class RttEstimator:
+    """Median of recent round trips of one link.
+
+    A pong answers one ping once: an unknown or repeated number is ignored, so a node gains nothing by answering before
+    it was asked, or twice.
+    """
+
+    _sent: dict[int, float] = field(default_factory=dict)
+    _samples_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _next: int = 0
+
+    def ping(self, now: float) -> int:
+        """The number to send; `now` in seconds of the monotonic clock."""
+        self._next += 1
+        self._sent[self._next] = now
+        if len(self._sent) > MAX_OUTSTANDING:
+            del self._sent[min(self._sent)]
+        return self._next
+
+    def pong(self, n: int, now: float, *, stalled: bool = False) -> float | None:
+        """The round trip in ms, or `None` if it teaches nothing (unknown number, or our own loop was stalled)."""
+        sent = self._sent.pop(n, None)
+        if sent is None or stalled:
+            return None
+        rtt_ms = max(0.0, (now - sent) * 1000)
+        self._samples_ms.append(rtt_ms)
+        return rtt_ms
+
+    def sent_at(self, n: int) -> float | None:
+        """When ping `n` was sent, `None` if it is not in flight."""
+        return self._sent.get(n)
+
+    def lost(self) -> None:
+        """Forget pings in flight, for example after the link was replaced."""
+        self._sent.clear()
+
+    @property
+    def rtt_ms(self) -> float | None:
+        """Median of the recent samples in ms, `None` before the first."""
+        return round(median(self._samples_ms), 3) if self._samples_ms else None
+
+    @property
+    def samples(self) -> int:
+        """How many samples the median stands on."""
+        return len(self._samples_ms)
