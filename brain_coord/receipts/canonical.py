@@ -1,0 +1,94 @@
+"""Canonical JSON (RFC 8785) at the speed of the request path.
+
+The `rfc8785` library defines the result; it took 180 µs for a small receipt where orjson takes 3 µs. orjson writes the
+same bytes except for some numbers and for keys beyond the Basic Multilingual Plane, and only those are left to the
+library. A property test holds the two together.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import orjson
+import rfc8785
+
+_OPTIONS = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_AS_IS: frozenset[type] = frozenset({str, int, bool, type(None)})
+_EXACT_INTEGERS = float(2**53)
+_BEYOND_BMP = re.compile(rb"[\xf0-\xf4]")
+"""Lead bytes of characters that RFC 8785 sorts by their surrogates and orjson by their code point."""
+
+
+class CanonicalError(ValueError):
+    """A value has no canonical JSON form: a key that is no text, an integer beyond 2^53, text that is not Unicode."""
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical JSON of a value; NaN and infinities are unknown, so they become null.
+
+    Raises:
+        CanonicalError: the value has no canonical form.
+    """
+    try:
+        written = orjson.dumps(_WALK.get(type(value), _other)(value), option=_OPTIONS)
+        if written.isascii() or not _BEYOND_BMP.search(written):
+            return written
+        return rfc8785.dumps(json.loads(written, parse_int=_integer))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CanonicalError(f"no canonical JSON for this value: {error}") from None
+
+
+def _integer(text: str) -> int | float:
+    value = int(text)
+    return value if abs(value) < _EXACT_INTEGERS else float(value)  # only a float can have been that large
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _number(value: float) -> Any:
+    size = abs(value)
+    if 1e-3 <= size < _EXACT_INTEGERS:
+        return int(value) if value.is_integer() else value  # canonical JSON writes 1.0 as 1
+    if size == 0:
+        return 0
+    return orjson.Fragment(rfc8785.dumps(value)) if value - value == 0 else None
+
+
+def _object(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    walk = _WALK
+    return {
+        key: item if (kind := type(item)) in _AS_IS else walk.get(kind, _other)(item) for key, item in value.items()
+    }
+
+
+def _array(value: Iterable[Any]) -> list[Any]:
+    walk = _WALK
+    return [item if (kind := type(item)) in _AS_IS else walk.get(kind, _other)(item) for item in value]
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return _WALK.get(type(value.value), _other)(value.value)
+    if isinstance(value, Mapping):
+        return _object(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# By exact type, since this runs for every value of every receipt: isinstance chains took twice as long.
+_WALK: dict[type, Callable[[Any], Any]] = {
+    **dict.fromkeys(_AS_IS, _same),
+    float: _number,
+    dict: _object,
+    list: _array,
+    tuple: _array,
+}

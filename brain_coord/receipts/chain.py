@@ -1,0 +1,130 @@
+"""Sealing: a body gets its place in the chain, its hash, and its share of a signature."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from brain_coord.receipts.body import time_of
+from brain_coord.receipts.merkle import grow, steps_of
+from brain_coord.receipts.signer import Signer, key_id_of
+
+FORMAT = "brain-receipt-1"
+GENESIS = bytes(32)
+"""What the first link of a chain has in place of a predecessor's hash."""
+_LABEL = b"brain-receipt v1\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """Where a chain ends: the next link continues from here."""
+
+    chain: str
+    """Name of the chain: the key id of its first signer."""
+    seq: int = 0
+    """Number of the last link, 0 for none."""
+    hash: bytes = GENESIS
+    """Hash of the last link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A receipt in its place. The fields before `hash` are what the hash covers."""
+
+    body: bytes
+    """Canonical JSON of the body."""
+    chain: str
+    seq: int
+    prev: bytes
+    hash: bytes
+    path: bytes
+    """Steps from the hash to the signed root, 33 bytes each."""
+    public_key: bytes
+    """Raw Ed25519 key of the signer."""
+    signature: bytes
+
+    @property
+    def head(self) -> ChainHead:
+        """The chain's end after this link."""
+        return ChainHead(self.chain, self.seq, self.hash)
+
+    @property
+    def signer(self) -> str:
+        """Key id of the signer."""
+        return key_id_of(self.public_key)
+
+    def summary(self) -> "Summary":
+        """The members of the body that a store looks receipts up by."""
+        body = orjson.loads(self.body)
+        return Summary(body["id"], body["key"], body["node"], time_of(body["time"]))
+
+    def line(self) -> bytes:
+        """The envelope as canonical JSON, without a newline."""
+        path = b",".join(b'"%c%s"' % (step[0], step[1:].hex().encode()) for step in steps_of(self.path))
+        return (
+            b'{"body":%s,"chain":"%s","format":"%s","hash":"%s","path":[%s],"prev":"%s","public_key":"%s","seq":%d,"signature":"%s","signer":"%s"}'
+            % (
+                self.body,
+                self.chain.encode(),
+                FORMAT.encode(),
+                self.hash.hex().encode(),
+                path,
+                self.prev.hex().encode(),
+                base64.b64encode(self.public_key),
+                self.seq,
+                base64.b64encode(self.signature),
+                self.signer.encode(),
+            )
+        )
+
+    def envelope(self) -> dict[str, Any]:
+        """The envelope as JSON values, in the order people read it."""
+        members = orjson.loads(self.line())
+        order = ("format", "chain", "seq", "prev", "hash", "body", "path", "signer", "public_key", "signature")
+        return {name: members[name] for name in order}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a store keeps beside the body to find a receipt again."""
+
+    receipt_id: str
+    key_id: str | None
+    node_id: str | None
+    created_s: float
+
+
+def link_bytes(body: bytes, chain: str, prev: bytes, seq: int) -> bytes:
+    """Canonical JSON of what a link's hash covers; the members stand in sorted order already."""
+    return b'{"body":%s,"chain":"%s","format":"%s","prev":"%s","seq":%d}' % (
+        body,
+        chain.encode(),
+        FORMAT.encode(),
+        prev.hex().encode(),
+        seq,
+    )
+
+
+def statement(root: bytes) -> bytes:
+    """What the signer signs for one commit."""
+    return _LABEL + root
+
+
+def seal(head: ChainHead, bodies: Sequence[bytes], signer: Signer) -> list[Sealed]:
+    """Append canonical bodies to a chain, in order, under one signature."""
+    prev, links = head.hash, []
+    for seq, body in enumerate(bodies, head.seq + 1):
+        digest = hashlib.sha256(link_bytes(body, head.chain, prev, seq)).digest()
+        links.append((body, seq, prev, digest))
+        prev = digest
+    if not links:
+        return []
+    root, paths = grow([link[3] for link in links])
+    signature = signer.sign(statement(root))
+    return [
+        Sealed(body, head.chain, seq, prev, digest, path, signer.public_key, signature)
+        for (body, seq, prev, digest), path in zip(links, paths, strict=True)
+    ]
