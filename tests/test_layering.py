@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 
 # Rooms from the bottom up; a room may import its own layer and those below it.
 LAYERS = [
-    {"brain_node.contract", "brain_node.exit_codes", "brain_node.plan", "brain_coord.routing"},
+    {"brain_node.contract", "brain_node.exit_codes", "brain_node.model_name", "brain_node.plan", "brain_coord.routing"},
     {
         "brain_node.gpu",
         "brain_coord.fleet",

@@ -1,0 +1,110 @@
+"""Opening one websocket to the coordinator: TLS, proxy and limits in one place."""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from brain_node import __version__
+from brain_node.exit_codes import CONFIG
+from brain_node.link.faults import Fault, LinkError
+from brain_node.link.proxy import proxy_for
+from brain_node.link.url import CoordinatorUrl
+
+OPEN_TIMEOUT_S = 15.0
+CLOSE_TIMEOUT_S = 2.0
+
+
+class _Connect(connect):
+    """A connect that follows no redirect: the hello holds a join token, meant for the address that was typed."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Verification against the system's authorities, and a private one when a file names it.
+
+    Raises:
+        LinkError: the file cannot be used.
+    """
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            reason = (
+                error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "no PEM certificate in it"
+            )
+            step = "pass a PEM file with the CA's certificate"
+            raise LinkError(
+                Fault("ca_file", f"the CA file {ca_file} cannot be used: {reason}", step, exit_code=CONFIG)
+            ) from None
+    return context
+
+
+class Dialer:
+    """Opens websockets to one coordinator."""
+
+    def __init__(
+        self, url: CoordinatorUrl, ca_file: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.url = url
+        self._context = tls_context(ca_file) if url.secure else None
+        self._environ = os.environ if environ is None else environ
+
+    async def open(
+        self,
+        uri: str,
+        *,
+        max_bytes: int,
+        authorization: str | None = None,
+        ping_interval_s: float | None = None,
+        ping_timeout_s: float | None = None,
+    ) -> ClientConnection:
+        """An open websocket at one of the coordinator's addresses.
+
+        Args:
+            uri: `url.link` or `url.slot`.
+            max_bytes: largest message accepted.
+            authorization: value of the Authorization header.
+            ping_interval_s: period of websocket pings from our side; `None` for none.
+            ping_timeout_s: how long an unanswered ping is borne.
+
+        Raises:
+            OSError, TimeoutError, ImportError, WebSocketException, ProxyError: as `fault_of` explains them.
+        """
+        extra: dict[str, Any] = {}
+        if self._context is not None:
+            extra["ssl"] = self._context
+        if "%" in self.url.host:
+            # An IPv6 zone belongs to the socket call, never to the Host header.
+            extra["host"] = self.url.host
+        return await _Connect(
+            uri,
+            additional_headers={"Authorization": authorization} if authorization else None,
+            user_agent_header=f"brain-node/{__version__}",
+            proxy=proxy_for(self.url, self._environ),
+            compression=None,
+            max_size=max_bytes,
+            open_timeout=OPEN_TIMEOUT_S,
+            close_timeout=CLOSE_TIMEOUT_S,
+            ping_interval=ping_interval_s,
+            ping_timeout=ping_timeout_s,
+            **extra,
+        )
+
+
+def monotonic_s() -> float:
+    """The event loop's clock, in seconds: the one every duration here is measured on."""
+    return asyncio.get_running_loop().time()
+
+
+def wall_s() -> float:
+    """Wall time, only ever for labels and HTTP dates."""
+    return time.time()
