@@ -1,0 +1,175 @@
+"""What the node router answers: the pool it compared against, each node's terms, and why the others were rejected."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from brain_coord.routing import weights
+from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState
+from brain_coord.routing.rejections import NO_FREE_SLOT, rejection_words
+from brain_coord.routing.sentences import most_frequent, no_capacity, shorten_ids, weighted_sum
+
+# Notes as bits, because most decisions are never read.
+MODEL_NOT_LOADED: Final = 1 << 0
+SPEED_UNMEASURED: Final = 1 << 1
+RTT_UNMEASURED: Final = 1 << 2
+NO_ASK_SET: Final = 1 << 3
+_NOTES: Final = ("model not loaded", "speed unmeasured", "rtt unmeasured", "no ask set")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What the eligible nodes of one decision are compared against; `None` where no eligible node has a value.
+
+    Attributes:
+        max_tok_s: the fastest known decode speed for the model.
+        median_rtt_ms: median of the known round trips.
+        highest_ask_usd_per_1m: the dearest ask.
+    """
+
+    max_tok_s: float | None = None
+    median_rtt_ms: float | None = None
+    highest_ask_usd_per_1m: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a receipt stores it."""
+        return {
+            "max_tok_s": self.max_tok_s,
+            "median_rtt_ms": self.median_rtt_ms,
+            "highest_ask_usd_per_1m": self.highest_ask_usd_per_1m,
+        }
+
+
+class NodeScore(NamedTuple):
+    """NodeScore of one eligible node: the total, and the five terms before their weights, each 0 to 1."""
+
+    node: NodeState
+    total: float
+    capability: float
+    availability: float
+    latency: float
+    reputation: float
+    price: float
+    note_bits: int
+
+    @property
+    def node_id(self) -> str:
+        """The node's full id."""
+        return self.node.node_id
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not known or not ideal, in a fixed order."""
+        return tuple(note for bit, note in enumerate(_NOTES) if self.note_bits >> bit & 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `brain-coord route --json` and a receipt show it."""
+        return {
+            "node_id": self.node.node_id,
+            "total": self.total,
+            "capability": self.capability,
+            "availability": self.availability,
+            "latency": self.latency,
+            "reputation": self.reputation,
+            "price": self.price,
+            "notes": list(self.notes),
+        }
+
+    def sentence(self) -> str:
+        """`N-3A4F…: score 0.83 = 0.30·capability 1.0 + … (no ask set)`."""
+        return f"{shorten_ids([self.node_id])[self.node_id]}: {self.sum_in_words()}"
+
+    def sum_in_words(self) -> str:
+        """The same without the node's name."""
+        terms = weighted_sum(
+            self.total,
+            [
+                (weights.CAPABILITY_WEIGHT, "capability", self.capability),
+                (weights.AVAILABILITY_WEIGHT, "availability", self.availability),
+                (weights.LATENCY_WEIGHT, "latency", self.latency),
+                (weights.REPUTATION_WEIGHT, "reputation", self.reputation),
+                (weights.PRICE_WEIGHT, "price", self.price),
+            ],
+        )
+        return f"{terms} ({', '.join(self.notes)})" if self.note_bits else terms
+
+
+class Rejected(NamedTuple):
+    """A candidate that cannot take the request, and why as bits of `rejections`."""
+
+    node: NodeState
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecision:
+    """Which node takes a request for one model, and why. Everything shown of it is a view computed when asked for.
+
+    Attributes:
+        request: as given.
+        model: as given.
+        pool: what the eligible were compared against.
+        ranked: the eligible, best first; the first is selected, the next ones are the fallbacks.
+        rejected: all other candidates, by ascending id.
+    """
+
+    request: NodeRequest
+    model: ModelNeed
+    pool: Pool
+    ranked: tuple[NodeScore, ...]
+    rejected: tuple[Rejected, ...]
+
+    @property
+    def selected(self) -> str | None:
+        """Id of the node that takes the request."""
+        return self.ranked[0].node_id if self.ranked else None
+
+    @property
+    def considered(self) -> int:
+        """How many candidates there were."""
+        return len(self.ranked) + len(self.rejected)
+
+    @property
+    def worth_waiting(self) -> bool:
+        """Whether nobody is eligible and for at least one node a free slot is all that is missing."""
+        return not self.ranked and any(each.bits == NO_FREE_SLOT for each in self.rejected)
+
+    @property
+    def rejections(self) -> dict[str, list[str]]:
+        """Reasons of every rejected candidate in the published order, by ascending id."""
+        return {each.node.node_id: list(self._words(each)) for each in self.rejected}
+
+    @property
+    def rejection_counts(self) -> dict[str, int]:
+        """How many candidates were rejected for each reason; one with two reasons counts under both."""
+        return dict(most_frequent(Counter(word for each in self.rejected for word in self._words(each))))
+
+    @property
+    def reason(self) -> str:
+        """One sentence: the score of the node that was chosen, or why there is none."""
+        if self.ranked:
+            return self.ranked[0].sentence()
+        named = [(each.node.node_id, self._words(each)) for each in self.rejected[: weights.NAMED_NODES]]
+        rest = (next(self._words(each)) for each in self.rejected[weights.NAMED_NODES :])
+        return no_capacity(self.model.model_id, named, rest, nobody=nobody_to_ask(self.request))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole decision as JSON values; never NaN."""
+        return {
+            "model": self.model.model_id,
+            "selected": self.selected,
+            "reason": self.reason,
+            "considered": self.considered,
+            "pool": self.pool.to_dict(),
+            "ranked": [score.to_dict() for score in self.ranked],
+            "rejections": self.rejections,
+        }
+
+    def _words(self, each: Rejected) -> Iterator[str]:
+        return rejection_words(each.bits, each.node, self.request, self.model)
+
+
+def nobody_to_ask(request: NodeRequest) -> str:
+    """What a no-capacity sentence says when there was no candidate at all."""
+    return "no node has joined" if request.node is None else f"{request.node} has not joined"
