@@ -1,0 +1,1 @@
+"""Small real models that need no model hub."""
