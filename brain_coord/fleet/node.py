@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Protocol
 from brain_coord.fleet.duplicates import DuplicateGuard
 from brain_coord.measure.rtt import RttEstimator
 from brain_coord.measure.speed import MedianWindow
+from brain_coord.store.records import Benchmark
 from brain_node.contract.messages import EngineClaim, GpuClaim, Message, Offer, Refusal, Report
 
 State = Literal["ONLINE", "BUSY", "DEGRADED", "DRAINING", "OFFLINE"]
@@ -50,18 +51,6 @@ class Session:
     closing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """The join benchmark of one node and model, timed by the coordinator."""
-
-    model: str
-    tok_s: float
-    first_output_ms: float
-    compute_class: str
-    fingerprint: str
-    wall_time: float
-
-
 @dataclass(slots=True)
 class Measured:
     """What the coordinator's own clock saw of one node; the only figures that can raise its rank."""
@@ -83,11 +72,10 @@ class Measured:
         if first_output_ms is not None:
             self.first_output_ms.setdefault(model, MedianWindow()).add(first_output_ms)
 
-    def benchmark_tok_s(self, model: str) -> float | None:
-        """The join benchmark for a model, else the node's best for any model."""
-        if model in self.benchmarks:
-            return self.benchmarks[model].tok_s
-        return max((benchmark.tok_s for benchmark in self.benchmarks.values()), default=None)
+    @property
+    def best(self) -> Benchmark | None:
+        """The fastest join benchmark over all models."""
+        return max(self.benchmarks.values(), key=lambda each: each.decode_tok_s, default=None)
 
 
 @dataclass(slots=True)
@@ -184,7 +172,7 @@ class Node:
     def public_view(self) -> dict[str, Any]:
         """The node as anybody may see it: claims and measurements side by side, no address, no key."""
         offer, report, measured = self.reported.offer, self.reported.report, self.measured
-        best = max(measured.benchmarks.values(), key=lambda b: b.tok_s, default=None)
+        best = measured.best
         return {
             "node_id": self.node_id,
             "state": self.state,
@@ -212,10 +200,10 @@ class Node:
                 },
                 "benchmarks": {
                     model: {
-                        "tok_s": benchmark.tok_s,
+                        "tok_s": benchmark.decode_tok_s,
                         "first_output_ms": benchmark.first_output_ms,
                         "compute_class": benchmark.compute_class,
-                        "measured_at": benchmark.wall_time,
+                        "measured_at_s": benchmark.measured_s,
                     }
                     for model, benchmark in sorted(measured.benchmarks.items())
                 },

@@ -33,6 +33,7 @@ class Registry:
     on_change: list[Callable[[StateChange], None]] = field(default_factory=list)
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
+    on_outcome: list[Callable[[Node, str, str], None]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Node]:
         """Every node, by ascending id."""
@@ -115,7 +116,12 @@ class Registry:
         before = node.state
         node.active -= 1
         self._changed(node, before, "finished its jobs")
-        self._capacity()
+        self.capacity()
+
+    def outcome(self, node: Node, result: str, model: str) -> None:
+        """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
+        for hook in self.on_outcome:
+            hook(node, result, model)
 
     def set_state(self, node: Node, reason: str, **fields: object) -> None:
         """Change `degraded`, `operator_drain`, `banned` or `trusted`, and tell of the state that follows."""
@@ -123,14 +129,15 @@ class Registry:
         for name, value in fields.items():
             setattr(node, name, value)
         self._changed(node, before, reason)
-        self._capacity()
+        self.capacity()
 
     def _offered(self, node: Node) -> None:
         for hook in self.on_offer:
             hook(node)
-        self._capacity()
+        self.capacity()
 
-    def _capacity(self) -> None:
+    def capacity(self) -> None:
+        """Tell whoever waits that capacity may have come."""
         for hook in self.on_capacity:
             hook()
 

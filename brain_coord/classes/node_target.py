@@ -1,0 +1,142 @@
+"""A Brain Node as a target: takes one of its slots for one job."""
+
+from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry
+from brain_coord.link.slot import Slot, SlotLost, SlotQueue
+from brain_coord.routing.vocabulary import ResourceClass
+from brain_node.contract.limits import FRAME_BYTES
+from brain_node.contract.messages import NOT_RUN, Accepted, End, Head, Job
+
+
+class NodeTarget:
+    """One node that was ranked for a request."""
+
+    def __init__(
+        self, registry: Registry, node: Node, model: str, resource_class: ResourceClass, samples: ClassSamples
+    ) -> None:
+        self._samples = samples
+        self._registry = registry
+        self._node = node
+        self.model = model
+        self.resource_class = resource_class
+
+    @property
+    def name(self) -> str:
+        """The node id."""
+        return self._node.node_id
+
+    @property
+    def node_id(self) -> str | None:
+        """The node id."""
+        return self._node.node_id
+
+    async def start(self, job: JobSpec) -> "NodeExchange":
+        """Take a slot, send the job, wait until the node accepted it.
+
+        Raises:
+            TargetFault: no slot, the node refused, or the connection broke; nothing ran unless it says so.
+        """
+        node = self._node
+        session = node.session
+        if session is None:
+            raise TargetFault("node_lost", "the node went offline", ran=False, blame=False)
+        if node.free <= 0:
+            raise TargetFault("no_free_slot", "another request took the last slot", ran=False, blame=False)
+        assert isinstance(session.slots, SlotQueue)
+        self._registry.reserve(node)
+        slot: Slot | None = None
+        try:
+            slot = await session.slots.take()
+            await self._hand_over(slot, job)
+        except BaseException as error:
+            try:
+                if slot is not None:
+                    await slot.cancel()
+            finally:
+                if slot is not None:
+                    slot.give_back()
+                self._registry.release(node)
+            if isinstance(error, SlotLost):
+                raise TargetFault("node_lost", str(error), ran=False) from error
+            raise
+        return NodeExchange(self._registry, node, slot)
+
+    async def _hand_over(self, slot: Slot, job: JobSpec) -> None:
+        size = len(job.body)
+        message = Job(id=job.job_id, model=self.model, path=job.path, deadline_s=job.deadline_s, body_bytes=size)
+        await slot.send_job(message, job.body, FRAME_BYTES)
+        answer = await slot.read()
+        if isinstance(answer, End):
+            cause = answer.cause or "refused"
+            raise TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN)
+        if not isinstance(answer, Accepted):
+            slot.close()
+            raise TargetFault("protocol", "the node answered before it accepted the job", ran=True)
+
+    def outcome(
+        self, result: str, *, tok_s: float | None, first_output_ms: float | None, total_ms: float | None
+    ) -> None:
+        """Only a completed exchange teaches speed; every outcome counts for the node's reliability."""
+        if result == "completed":
+            self._node.measured.learn(self.model, tok_s, first_output_ms)
+            if total_ms is not None:
+                self._samples.completed(total_ms)
+        else:
+            self._samples.failed()
+        self._registry.outcome(self._node, result, self.model)
+
+
+class NodeExchange:
+    """One job on one slot."""
+
+    def __init__(self, registry: Registry, node: Node, slot: Slot) -> None:
+        self._registry = registry
+        self._node = node
+        self._slot = slot
+        self._closed = False
+
+    async def head(self) -> ReplyHead:
+        """The engine's status as the node passes it on."""
+        message = await self._message()
+        if isinstance(message, Head):
+            return ReplyHead(message.status, message.content_type, message.retry_after)
+        if isinstance(message, End):
+            raise self._ended(message)
+        self._slot.close()
+        raise TargetFault("protocol", "the node sent an answer before its status", ran=True)
+
+    async def read(self) -> bytes | None:
+        """The engine's next bytes."""
+        message = await self._message()
+        if isinstance(message, bytes):
+            return message
+        if isinstance(message, End):
+            if message.ok:
+                return None
+            raise self._ended(message)
+        self._slot.close()
+        raise TargetFault("protocol", "the node sent a second status", ran=True)
+
+    async def _message(self) -> object:
+        try:
+            return await self._slot.read()
+        except SlotLost as error:
+            raise TargetFault("node_lost", str(error), ran=True) from error
+
+    @staticmethod
+    def _ended(end: End) -> TargetFault:
+        cause = end.cause or "failed"
+        return TargetFault(cause, f"the node ended the job: {cause}", ran=cause not in NOT_RUN)
+
+    async def close(self) -> None:
+        """Cancel what still runs, give the slot back, and count the job as over."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._slot.cancel()
+        finally:
+            self._slot.give_back()
+            self._registry.release(self._node)

@@ -1,0 +1,90 @@
+"""What the gateway asks of anything that can run a request: a target, and one exchange with it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from brain_coord.routing.vocabulary import ResourceClass
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One attempt's work."""
+
+    job_id: str
+    model: str
+    path: str
+    body: bytes
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHead:
+    """Status and headers of a target's answer."""
+
+    status: int
+    content_type: str
+    retry_after: str | None = None
+
+
+class TargetFault(Exception):  # noqa: N818 — the one error a target raises; `cause` tells which
+    """The target could not begin, or broke off.
+
+    Attributes:
+        cause: a stable word for the receipt, e.g. `node_lost`, `busy`, `connection_refused`, `timeout`.
+        ran: whether the engine may have begun the work; if so the job must be cancelled before another target gets it.
+        blame: whether the fault counts against the target.
+    """
+
+    def __init__(self, cause: str, message: str, *, ran: bool, blame: bool = True) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.ran = ran
+        self.blame = blame
+
+
+class Exchange(Protocol):
+    """One accepted job on a target. `close` must be called exactly once, whatever happened."""
+
+    async def head(self) -> ReplyHead:
+        """The status; raises `TargetFault`."""
+
+    async def read(self) -> bytes | None:
+        """The next bytes of the answer, `None` at its clean end; raises `TargetFault`."""
+
+    async def close(self) -> None:
+        """Free the target; work that is still going on there is cancelled. Never raises."""
+
+
+class Target(Protocol):
+    """Something that can run a request now."""
+
+    @property
+    def resource_class(self) -> ResourceClass:
+        """The class it belongs to."""
+
+    @property
+    def name(self) -> str:
+        """A node id, or the operator's name for an upstream."""
+
+    @property
+    def node_id(self) -> str | None:
+        """The node id if it is a Brain Node."""
+
+    @property
+    def model(self) -> str:
+        """The model it would answer with."""
+
+    async def start(self, job: JobSpec) -> Exchange:
+        """Give it the job; returns once it was accepted. Raises `TargetFault`. Bound it with a timeout."""
+
+    def outcome(
+        self, result: str, *, tok_s: float | None, first_output_ms: float | None, total_ms: float | None
+    ) -> None:
+        """How the exchange counts, as the coordinator saw it: `completed`, `failed` or `timed_out`.
+
+        Args:
+            result: one of the three words.
+            tok_s: decode speed of a completed stream, if it gave one.
+            first_output_ms: dispatch to first output of a completed stream.
+            total_ms: arrival of the request to the end of the answer.
+        """

@@ -1,0 +1,257 @@
+"""The one retry loop: try ranked targets until one answers, within the attempts and the time there are.
+
+Nothing else in the product retries a generation. What may be tried again, and what counts against whom:
+
+| what happened | next target? | counts against the target |
+|---|---|---|
+| refused, no slot, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
+| 429, 503 | yes | no |
+| 400, 413, 422 and other 4xx | no, passed on as it is | no |
+| 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
+| engine error (5xx, error event before the first output) | once; two stop the request | yes |
+| silence before the first output | yes, after the job was cancelled | yes |
+| anything after the first output | no: one error event | yes |
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
+from brain_coord.gateway.answer import Answer, Attempt
+from brain_coord.gateway.relay import EngineFault, PhaseLimits, Tail, engine_error, read_whole, relay_stream
+from brain_coord.gateway.request import ApiRequest
+from brain_coord.gateway.sink import ClientStream
+from brain_coord.measure.speed import StreamClock
+
+MAX_ATTEMPTS: Final = 3
+MAX_ENGINE_ERRORS: Final = 2
+ERROR_BODY_BYTES: Final = 1024 * 1024
+
+PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
+BUSY: Final = frozenset({429, 503})
+MISCONFIGURED: Final = frozenset({401, 403, 404})
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a request: exactly one of `tail`, `body`, `refusal` and `failure` is set."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    asked: list[tuple[Target, Attempt]] = field(default_factory=list)
+    target: Target | None = None
+    answer: Answer | None = None
+    tail: Tail | None = None
+    body: bytes | None = None
+    content_type: str = "application/json"
+    refusal: EngineFault | None = None
+    failure: str | None = None
+    retry_after: str | None = None
+    engine_errors: int = 0
+
+    @property
+    def reached(self) -> list[Attempt]:
+        """The attempts in which a target was really asked: losing a race for a slot is none."""
+        return [attempt for attempt in self.attempts if attempt.cause != "no_free_slot"]
+
+    @property
+    def committed(self) -> bool:
+        """Whether output was passed on to the client."""
+        return self.answer is not None and self.answer.delivered_bytes > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one request."""
+
+    phases: PhaseLimits = field(default_factory=PhaseLimits)
+    whole_s: float = 900.0
+    attempts: int = MAX_ATTEMPTS
+
+
+async def run_attempts(
+    request: ApiRequest,
+    next_target: Callable[[], Awaitable[Target | None]],
+    result: Result,
+    *,
+    began: float,
+    limits: Limits,
+    stream: ClientStream | None,
+    selected: Callable[[Target], None],
+) -> None:
+    """Fill in `result`, which holds every attempt made so far even when this is cancelled.
+
+    Args:
+        request: what was asked.
+        next_target: the best one that is left, asked for only when it is needed; `None` when there is none.
+        result: filled in as things happen.
+        began: when the request arrived, monotonic seconds.
+        limits: bounds of this request.
+        stream: the client, for a streamed answer.
+        selected: told of each target before it is tried.
+    """
+    loop = asyncio.get_running_loop()
+    while (target := await next_target()) is not None:
+        remaining = began + limits.whole_s - loop.time()
+        if remaining <= 0:
+            result.failure = "deadline"
+            return
+        attempt = _Try(request, target, result, began=began, limits=limits, remaining=remaining, stream=stream)
+        selected(target)
+        if await attempt.run():
+            return
+        if len(result.reached) >= limits.attempts:
+            break
+        if result.engine_errors >= MAX_ENGINE_ERRORS:
+            break
+    result.failure = result.failure or ("target_failed" if result.attempts else "no_capacity")
+
+
+class _Try:
+    """One attempt."""
+
+    def __init__(
+        self,
+        request: ApiRequest,
+        target: Target,
+        result: Result,
+        *,
+        began: float,
+        limits: Limits,
+        remaining: float,
+        stream: ClientStream | None,
+    ) -> None:
+        self._request = request
+        self._target = target
+        self._result = result
+        self._began = began
+        self._limits = limits
+        self._remaining = remaining
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._status: int | None = None
+
+    async def run(self) -> bool:
+        """Whether the request is settled; `False` asks for the next target."""
+        request, result = self._request, self._result
+        result.target = self._target
+        result.answer = Answer(StreamClock(self._started))
+        result.failure = None
+        job = JobSpec(
+            job_id=f"{request.request_id}-{len(result.attempts) + 1}",
+            model=self._target.model,
+            path=request.dialect.path,
+            body=request.body,
+            deadline_s=self._remaining,
+        )
+        exchange: Exchange | None = None
+        cause: str | None = "cancelled"
+        ran, blamed = True, False
+        try:
+            try:
+                async with asyncio.timeout(self._limits.phases.accept_s):
+                    exchange = await self._target.start(job)
+            except TimeoutError:
+                raise TargetFault("not_accepted", "the target did not accept the job in time", ran=False) from None
+            settled = await self._exchange(exchange)
+            cause = None if settled and result.refusal is None else f"status_{self._status}"
+            blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
+        except TargetFault as fault:
+            cause, ran, blamed = fault.cause, fault.ran, fault.blame
+            settled = result.committed
+            result.failure = "incomplete" if settled else "target_failed"
+        except EngineFault as fault:
+            cause, blamed = "engine_error", True
+            settled = result.committed
+            result.engine_errors += 1
+            result.failure = "incomplete" if settled else "engine_error"
+            result.refusal = None
+            del fault
+        finally:
+            if exchange is not None:
+                await exchange.close()
+            self._record(cause, ran=ran, blamed=blamed)
+        return settled
+
+    async def _exchange(self, exchange: Exchange) -> bool:
+        request, result, limits = self._request, self._result, self._limits
+        answer = result.answer
+        assert answer is not None
+        try:
+            # Of an answer that is not streamed, even the status comes only when it is whole.
+            async with asyncio.timeout(limits.phases.first_output_s if request.stream else self._remaining):
+                head = await exchange.head()
+        except TimeoutError:
+            raise TargetFault("timeout", "the engine was silent for too long before its status", ran=True) from None
+        self._status = head.status
+        if head.status >= 400:
+            body = await read_whole(exchange, limits.phases, limits.phases.first_output_s, ERROR_BODY_BYTES)
+            return self._error(engine_error(head.status, body), head.retry_after)
+        result.content_type = head.content_type
+        if self._stream is not None:
+            result.tail = await relay_stream(
+                exchange,
+                request.dialect,
+                answer,
+                self._stream,
+                client_usage=request.client_usage,
+                limits=limits.phases,
+            )
+        else:
+            result.body = await read_whole(exchange, limits.phases, self._remaining)
+        return True
+
+    def _error(self, error: EngineFault, retry_after: str | None) -> bool:
+        result, status = self._result, error.status or 500
+        if status in PASS_ON:
+            result.refusal = error
+            return True
+        if status in BUSY:
+            result.failure = "busy" if status == 429 else "unavailable"
+            result.retry_after = retry_after or result.retry_after
+        elif status in MISCONFIGURED:
+            result.failure = "misconfigured"
+        else:
+            result.engine_errors += 1
+            result.failure = "engine_error"
+        return False
+
+    def _record(self, cause: str | None, *, ran: bool, blamed: bool) -> None:
+        result, now = self._result, self._loop.time()
+        attempt = Attempt(
+            resource_class=str(self._target.resource_class),
+            target=self._target.name,
+            model=self._target.model,
+            started_ms=round((self._started - self._began) * 1000, 3),
+            ended_ms=round((now - self._began) * 1000, 3),
+            cause=cause,
+            status=self._status,
+            ran=ran,
+            blamed=blamed,
+        )
+        result.attempts.append(attempt)
+        result.asked.append((self._target, attempt))
+
+
+def settle(result: Result, *, streamed: bool, completed: bool) -> None:
+    """Tell every target that was asked how its attempt counts; called once, when the outcome is known.
+
+    A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody.
+    """
+    poisoned = result.engine_errors >= MAX_ENGINE_ERRORS
+    for target, attempt in result.asked:
+        if attempt.cause is None and completed and result.answer is not None and target is result.target:
+            answer = result.answer
+            first_ms = answer.clock.first_output_ms if streamed else None
+            target.outcome("completed", tok_s=answer.tok_s, first_output_ms=first_ms, total_ms=attempt.ended_ms)
+        elif not attempt.blamed or (poisoned and _is_engine_error(attempt)):
+            continue
+        else:
+            result_word = "timed_out" if attempt.cause in ("timeout", "not_accepted") else "failed"
+            target.outcome(result_word, tok_s=None, first_output_ms=None, total_ms=None)
+
+
+def _is_engine_error(attempt: Attempt) -> bool:
+    return attempt.cause == "engine_error" or (attempt.status is not None and attempt.status >= 500)

@@ -1,0 +1,114 @@
+"""The hot routes as plain ASGI: from socket to `Generation`, and every way a request can end before that."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+
+import structlog
+
+from brain_coord.gateway.auth import KeyBook, authenticate
+from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.dialects import DIALECTS, Dialect
+from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
+from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
+from brain_coord.gateway.journal import Journal
+from brain_coord.gateway.request import parse_request
+from brain_coord.gateway.waiting import WaitingRoom
+
+log = structlog.get_logger("brain.request")
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Serves generations and knows those that run."""
+
+    keys: KeyBook
+    decider: Decider
+    waiting: WaitingRoom
+    journal: Journal
+    settings: GatewaySettings
+    draining: bool = False
+    running: set[Generation] = field(default_factory=set)
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is a hot route."""
+        return path in DIALECTS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request on a hot route."""
+        request_id = "req-" + secrets.token_hex(12)
+        names = [(b"x-request-id", request_id.encode())]
+        try:
+            if scope["method"] != "POST":
+                raise fault("method_not_allowed", f"{scope['path']} takes POST", headers=[(b"allow", b"POST")])
+            if self.draining:
+                raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
+            await self._generate(DIALECTS[scope["path"]], request_id, scope, receive, send)
+        except ApiError as error:
+            await send_error(send, error, names)
+        except ClientGone:
+            log.info("client left before the request was whole", request_id=request_id)
+        except Exception:
+            log.exception("request failed", request_id=request_id)
+            await send_error(send, fault("internal", "a fault of the coordinator; its log has the request id"), names)
+
+    async def _generate(self, dialect: Dialect, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        caller = await authenticate(self.keys, headers)
+        began = asyncio.get_running_loop().time()
+        settings = self.settings
+        raw = await read_body(receive, headers, limit_bytes=settings.body_bytes, idle_s=settings.body_idle_s)
+        request = parse_request(request_id, dialect, raw, headers)
+        generation = Generation(
+            request,
+            caller,
+            receive,
+            send,
+            began=began,
+            decider=self.decider,
+            waiting=self.waiting,
+            journal=self.journal,
+            settings=settings,
+        )
+        self.running.add(generation)
+        self.idle.clear()
+        try:
+            await generation.run()
+        finally:
+            self.running.discard(generation)
+            if not self.running:
+                self.idle.set()
+            record = generation.record
+            log.info(
+                "request",
+                request_id=request_id,
+                receipt=record.receipt_id,
+                model=request.model,
+                outcome=record.outcome,
+                error=record.error_code,
+                attempts=len(record.result.attempts),
+            )
+
+    async def drain(self, limit_s: float) -> None:
+        """Take no new requests, let running ones finish within the limit, end the rest with a clean error."""
+        self.draining = True
+        try:
+            async with asyncio.timeout(limit_s):
+                await self.idle.wait()
+        except TimeoutError:
+            await self.interrupt_all("draining")
+
+    async def interrupt_all(self, why: Interruption) -> None:
+        """End every running request early and wait until each has told its client."""
+        for generation in tuple(self.running):
+            generation.interrupt(why)
+        try:
+            async with asyncio.timeout(5.0):
+                await self.idle.wait()
+        except TimeoutError:
+            log.warning("requests did not end in time", count=len(self.running))

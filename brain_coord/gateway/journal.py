@@ -1,0 +1,111 @@
+"""Turn one finished request into the records that outlive it: receipt draft, `brain` object, outcomes."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from brain_coord.gateway.answer import Outcome
+from brain_coord.gateway.attempts import Result
+from brain_coord.gateway.auth import Caller
+from brain_coord.gateway.decide import Decision
+from brain_coord.gateway.request import ApiRequest
+from brain_coord.receipts.body import ReceiptDraft, Timings, Tokens
+from brain_coord.routing.record import routing_record
+
+
+class Journal(Protocol):
+    """Where receipts go."""
+
+    async def record(self, draft: ReceiptDraft) -> None:
+        """Returns once the receipt is durable; raises `ApiError` if the operator chose to refuse unrecorded requests."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of one request; filled in as it goes."""
+
+    request: ApiRequest
+    caller: Caller
+    receipt_id: str
+    wall_time: float
+    began: float
+    decision: Decision
+    result: Result
+    queued_ms: float = 0.0
+    outcome: Outcome = "failed"
+    error_code: str | None = None
+
+    def draft(self, now: float) -> ReceiptDraft:
+        """The receipt as it stands at `now` (monotonic seconds)."""
+        request, result, decision = self.request, self.result, self.decision
+        answer, won = result.answer, self.outcome in ("completed", "incomplete", "client_cancelled", "slow_client")
+        target = result.target if won else None
+        completion = None if answer is None or not answer.clock.output_events else answer.completion
+        clock = None if answer is None else answer.clock
+        decode_ms = None
+        if clock is not None and clock.first_output is not None and clock.last_output is not None:
+            decode_ms = round((clock.last_output - clock.first_output) * 1000, 3)
+        routing = routing_record(decision.routing(None if target is None else target.resource_class))
+        return ReceiptDraft(
+            receipt_id=self.receipt_id,
+            request_id=request.request_id,
+            time_s=self.wall_time,
+            key_id=self.caller.key_id,
+            plan=str(self.caller.plan),
+            route=request.dialect.path,
+            model=request.model,
+            served_model=None if target is None else target.model,
+            mode=str(decision.class_decision.mode),
+            privacy=str(decision.class_decision.privacy),
+            streamed=request.stream,
+            request_sha256=request.sha256,
+            response_sha256=answer.sha256 if answer is not None and answer.delivered_bytes else None,
+            class_decision=routing["class"],
+            node_decision=routing["node"],
+            attempts=[attempt.to_dict() for attempt in result.attempts],
+            resource_class=None if target is None else str(target.resource_class),
+            node_id=None if target is None else target.node_id,
+            outcome=self.outcome,
+            error_code=self.error_code,
+            tokens=Tokens(
+                prompt_reported=None if answer is None else answer.reported("prompt_tokens"),
+                completion_reported=None if answer is None else answer.reported("completion_tokens"),
+                completion_counted=None if completion is None else completion.tokens,
+                counted_by=None if completion is None else _COUNTED_BY[completion.basis],
+                prompt_billed=None if answer is None else answer.reported("prompt_tokens"),
+                completion_billed=None if completion is None else completion.tokens,
+            ),
+            timings=Timings(
+                queued_ms=round(self.queued_ms, 3),
+                first_output_ms=None if clock is None else clock.first_output_ms,
+                decode_ms=decode_ms,
+                decode_tok_s=None if answer is None else answer.tok_s,
+                total_ms=round((now - self.began) * 1000, 3),
+            ),
+        )
+
+    def brain(self, now: float) -> dict[str, Any]:
+        """The `brain` member of an answer."""
+        result = self.result
+        target, answer = result.target, result.answer
+        return {
+            "receipt": self.receipt_id,
+            "request_id": self.request.request_id,
+            "class": None if target is None else str(target.resource_class),
+            "node": None if target is None else target.node_id,
+            "target": None if target is None else target.name,
+            "model": None if target is None else target.model,
+            "mode": str(self.decision.class_decision.mode),
+            "privacy": str(self.decision.class_decision.privacy),
+            "route": self.decision.sentence(),
+            "attempts": len(result.reached),
+            "timings": {
+                "measured_by": "coordinator",
+                "queued_ms": round(self.queued_ms, 3),
+                "first_output_ms": None if answer is None else answer.clock.first_output_ms,
+                "decode_tok_s": None if answer is None else answer.tok_s,
+                "total_ms": round((now - self.began) * 1000, 3),
+            },
+        }
+
+
+_COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate"}

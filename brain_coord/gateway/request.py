@@ -1,0 +1,203 @@
+"""A client's request: parsed, checked, and turned into the bytes that an engine gets.
+
+The engine gets the body as it came except for the documented changes: our own fields are taken out, and a streamed
+request asks for usage. The common case (no field of ours, no `stream_options`) changes no byte of what the client
+wrote; it only appends one member, so numbers, key order and unknown fields stay exactly as they were.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from brain_coord.gateway.dialects import Dialect
+from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.routing.vocabulary import Mode, Privacy
+
+OWN_FIELDS: Final = (
+    "mode",
+    "privacy",
+    "region",
+    "require_region",
+    "max_cost_usd",
+    "max_latency_ms",
+    "max_ask_usd_per_1m",
+    "node",
+)
+"""Request members that are ours; each also as a header `x-brain-…` with dashes. The body has precedence."""
+
+_USAGE: Final = b'"stream_options":{"include_usage":true}}'
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingWishes:
+    """What the client wants of the routers."""
+
+    mode: Mode = Mode.AUTO
+    privacy: Privacy | None = None
+    region: str | None = None
+    require_region: bool = False
+    max_cost_usd: float | None = None
+    max_latency_ms: float | None = None
+    max_ask_usd_per_1m: float | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """One request, as the gateway goes on with it.
+
+    Attributes:
+        request_id: ours, also in `x-request-id`.
+        model: as the client named it.
+        stream: whether the answer is to be streamed.
+        client_usage: whether the client asked for the usage chunk itself.
+        body: what goes to the engine.
+        sha256: of the body as the client sent it, in hex.
+    """
+
+    request_id: str
+    dialect: Dialect
+    model: str
+    stream: bool
+    client_usage: bool
+    wishes: RoutingWishes
+    body: bytes
+    sha256: str
+
+
+def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str]) -> ApiRequest:
+    """The request in a body.
+
+    Args:
+        request_id: the id it will have everywhere.
+        dialect: the form of its route.
+        raw: the body as it came.
+        headers: by lower-case name.
+
+    Raises:
+        ApiError: 400, naming the field at fault.
+    """
+    body = _object(raw)
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise fault("missing_field", "`model` is missing; GET /v1/models lists the names", param="model")
+    if complaint := dialect.check(body):
+        raise fault("missing_field", complaint[1], param=complaint[0])
+    stream = body.get("stream", False)
+    if not isinstance(stream, bool | None):
+        raise fault("invalid_field", "`stream` must be true or false", param="stream")
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise fault("invalid_field", "`stream_options` must be an object", param="stream_options")
+    client_usage = bool(options and options.get("include_usage"))
+    return ApiRequest(
+        request_id=request_id,
+        dialect=dialect,
+        model=model,
+        stream=bool(stream),
+        client_usage=client_usage,
+        wishes=_wishes(body, headers),
+        body=_engine_body(raw, body, add_usage=bool(stream) and not client_usage),
+        sha256=hashlib.sha256(raw).hexdigest(),
+    )
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """An engine body with another model name; for targets that know the model under a name of their own."""
+    data = orjson.loads(body)
+    data["model"] = model
+    return orjson.dumps(data)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise fault("invalid_json", f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise fault("invalid_json", "the body must be a JSON object")
+    return body
+
+
+def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
+    ours = [name for name in OWN_FIELDS if name in body]
+    if not ours and not add_usage:
+        return raw
+    if not ours and "stream_options" not in body:
+        return raw.rstrip()[:-1] + b"," + _USAGE
+    changed = {name: value for name, value in body.items() if name not in OWN_FIELDS}
+    if add_usage:
+        changed["stream_options"] = {**(changed.get("stream_options") or {}), "include_usage": True}
+    return orjson.dumps(changed)
+
+
+def _wishes(body: dict[str, Any], headers: Mapping[str, str]) -> RoutingWishes:
+    given: dict[str, Any] = {}
+    for name in OWN_FIELDS:
+        if (value := body.get(name)) is not None:
+            given[name] = value
+        elif (text := headers.get("x-brain-" + name.replace("_", "-"))) not in (None, ""):
+            given[name] = text
+    if not given:
+        return _NO_WISHES
+    return RoutingWishes(
+        mode=_choice(Mode, given, "mode") or Mode.AUTO,
+        privacy=_choice(Privacy, given, "privacy"),
+        region=_text(given, "region"),
+        require_region=_flag(given, "require_region"),
+        max_cost_usd=_limit(given, "max_cost_usd"),
+        max_latency_ms=_limit(given, "max_latency_ms"),
+        max_ask_usd_per_1m=_limit(given, "max_ask_usd_per_1m"),
+        node=_text(given, "node"),
+    )
+
+
+_NO_WISHES: Final = RoutingWishes()
+
+
+def _wrong(name: str, what: str) -> ApiError:
+    return fault("invalid_field", f"`{name}` must be {what}", param=name)
+
+
+def _choice(kind: Any, given: dict[str, Any], name: str) -> Any:
+    value = given.get(name)
+    if value is None:
+        return None
+    try:
+        return kind(value.upper() if isinstance(value, str) else value)
+    except ValueError:
+        raise _wrong(name, "one of " + ", ".join(member.value for member in kind)) from None
+
+
+def _text(given: dict[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= 128):
+        raise _wrong(name, "a text of at most 128 characters")
+    return value
+
+
+def _flag(given: dict[str, Any], name: str) -> bool:
+    value = given.get(name, False)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "1", "false", "0"):
+        return value.lower() in ("true", "1")
+    raise _wrong(name, "true or false")
+
+
+def _limit(given: dict[str, Any], name: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            value = None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise _wrong(name, "a finite number of at least 0")
+    return float(value)
