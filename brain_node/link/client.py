@@ -121,16 +121,16 @@ class Link:
         self._set(attempts=self.status.attempts + 1)
         try:
             socket = await self._dialer.open(self._dialer.url.link, max_bytes=MAX_LINK_MESSAGE_BYTES)
-            async with socket:
-                protocol = LinkProtocol(
-                    self._identity, self._token, lambda: (self._owner.report(), self._owner.offer()), monotonic_s()
-                )
-                self._session = LinkSession(socket, protocol, _Owner(self))
-                try:
-                    await self._session.run()
-                finally:
-                    self._session = None
-                    await self._close_slots()
+            protocol = LinkProtocol(
+                self._identity, self._token, lambda: (self._owner.report(), self._owner.offer()), monotonic_s()
+            )
+            self._session = LinkSession(socket, protocol, _Owner(self))
+            try:
+                await self._session.run()
+            finally:
+                self._session = None
+                await self._close_slots()
+                await socket.close(1001, "the node is leaving")
         except Exception as error:
             fault = fault_of(error, time.time())
             if fault.code == "unexpected":

@@ -1,0 +1,1 @@
+"""The agent: identity, hardware, engines, link and slots put together, and stopped in order."""

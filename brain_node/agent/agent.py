@@ -1,0 +1,178 @@
+"""The running agent: one object that owns the link, the engines and the way to a clean end."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from brain_node.agent.desk import Desk
+from brain_node.agent.hardware import Hardware
+from brain_node.agent.source import EngineSource
+from brain_node.agent.state_file import State, load_state, save_state
+from brain_node.agent.why import Notices
+from brain_node.contract.identity import Identity
+from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
+from brain_node.exit_codes import OK
+from brain_node.link.client import Link, LinkStatus
+from brain_node.link.dial import Dialer
+from brain_node.link.faults import Fault
+from brain_node.relay import Relay
+from brain_node.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+SAMPLE_S: Final = 5.0
+"""Period of looking at the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an agent is put together from."""
+
+    settings: Settings
+    identity: Identity
+    dialer: Dialer
+    source: EngineSource
+    hardware: Hardware
+
+
+class Agent:
+    """Lends this machine to one coordinator until told to stop."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.settings = parts.settings
+        self.identity = parts.identity
+        self.dialer = parts.dialer
+        self.source = parts.source
+        self.hardware = parts.hardware
+        self.notices = Notices()
+        self.desk = Desk(parts.source, parts.settings.slots)
+        self.relay = Relay(self.desk)
+        self.link = Link(parts.dialer, parts.identity, parts.settings.token, self, self.relay)
+        self.started_at = time.time()
+        self.fault: Fault | None = None
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
+        if load_state(parts.settings.data_dir).draining:
+            self.desk.closed_by.add("operator")
+
+    # --- what the link asks and tells ---------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        """Hardware and software as claimed."""
+        software = {"engine": self.source.kind, "engine_version": self.source.version}
+        return self.hardware.report().model_copy(update=software)
+
+    def offer(self) -> Offer:
+        """What this node would do now."""
+        return Offer(
+            models=tuple(self.source.offers()),
+            slots=self.desk.slots,
+            region=self.settings.region,
+            ask_usd_per_1m=self.settings.ask_usd_per_1m,
+        )
+
+    def heartbeat(self) -> Heartbeat:
+        """Alive, with the last telemetry."""
+        return Heartbeat(
+            telemetry=self.hardware.telemetry(),
+            engines=tuple(self.source.claims()),
+            active=self.desk.active,
+            draining=self.desk.draining,
+        )
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """A session began; a drain that the last one asked for ended with it."""
+        self.desk.closed_by.discard("coordinator")
+        self.relay.frame_bytes = min(self.relay.frame_bytes, welcome.limits.frame_bytes)
+
+    def notice(self, notice: Notice) -> None:
+        """Keep what the coordinator says."""
+        self.notices.add(notice, time.monotonic(), time.time())
+        log.info("notice", code=notice.code, message=notice.message)
+
+    def drain(self, drain: Drain) -> None:
+        """Take no new jobs in this session; the coordinator itself cancels what outlasts its deadline."""
+        log.info("draining", asked_by="coordinator", deadline_s=drain.deadline_s)
+        self.desk.closed_by.add("coordinator")
+        self.link.offer_changed()
+
+    def open_slots(self, n: int) -> None:
+        """The link opens slots by itself."""
+
+    # --- what the operator asks ---------------------------------------------------------------------------------------
+
+    def set_draining(self, draining: bool) -> None:
+        """Take no new jobs, or take them again; remembered over restarts."""
+        (self.desk.closed_by.add if draining else self.desk.closed_by.discard)("operator")
+        save_state(self.settings.data_dir, State(draining=draining))
+        log.info("draining" if draining else "resumed", asked_by="operator")
+        self.link.offer_changed()
+
+    def stop(self, reason: str) -> None:
+        """Begin a clean stop; a second call ends it at once."""
+        if self._stop.is_set():
+            log.warning("stopping_now", asked_by=reason)
+            self._stop_now.set()
+        else:
+            log.info("stopping", asked_by=reason, active=self.desk.active)
+            self._stop.set()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Work until stopped or refused for good; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+        sampling = asyncio.create_task(self._sample())
+        linking: asyncio.Task[Fault] | None = None
+        try:
+            await self.hardware.sample()
+            await self.source.start(self.link.offer_changed)
+            linking = asyncio.create_task(self.link.run())
+            stopping = asyncio.create_task(self._stop.wait())
+            await asyncio.wait((linking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if linking.done():
+                self.fault = linking.result()
+            else:
+                await self._drain()
+        finally:
+            for task in (sampling, linking):
+                if task is not None:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await task
+            await self.source.stop()
+            await self.relay.close()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        code = OK if self.fault is None or self.fault.exit_code is None else self.fault.exit_code
+        log.info("stopped", exit_code=code)
+        return code
+
+    async def _drain(self) -> None:
+        """Say so, let streams finish within the limit, or end at once when told twice."""
+        self.desk.closed_by.add("stopping")
+        self.link.offer_changed()
+        idle, now = asyncio.create_task(self.desk.idle()), asyncio.create_task(self._stop_now.wait())
+        await asyncio.wait((idle, now), timeout=self.settings.drain_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if self.desk.active:
+            log.warning("streams_cut", active=self.desk.active)
+        for task in (idle, now):
+            task.cancel()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            await self.hardware.sample()
+
+    @property
+    def link_status(self) -> LinkStatus:
+        """Where the link stands."""
+        return self.link.status

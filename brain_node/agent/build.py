@@ -1,0 +1,71 @@
+"""Putting an agent together from its settings, with every fault of configuration found before anything starts."""
+
+from pathlib import Path
+from typing import Final
+
+from brain_node.agent.agent import Agent, Parts
+from brain_node.agent.attach import AttachSource, EngineUrlError
+from brain_node.agent.hardware import PlainHardware
+from brain_node.agent.mock import MockSource
+from brain_node.agent.source import EngineSource
+from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
+from brain_node.contract.identity import load_or_create_identity
+from brain_node.link.dial import Dialer
+from brain_node.link.url import parse_coordinator
+from brain_node.settings import Settings, SettingsError
+
+KEY_NAME: Final = "node.key"
+
+
+def key_path(data_dir: Path) -> Path:
+    """The node's key file."""
+    return data_dir / KEY_NAME
+
+
+def build_agent(settings: Settings) -> Agent:
+    """The agent that the settings describe, not yet running.
+
+    Raises:
+        SettingsError, UrlError, CatalogError, UnknownModelError, IdentityError, LinkError: what is wrong with them.
+    """
+    if settings.url is None:
+        raise SettingsError(
+            "no coordinator is named", "brain-node join https://coordinator.example (or set BRAIN_NODE_URL)"
+        )
+    url = parse_coordinator(settings.url)
+    source = source_of(settings, load_catalog(settings.catalog))
+    dialer = Dialer(url, settings.ca_file)
+    identity = load_or_create_identity(key_path(settings.data_dir))
+    return Agent(Parts(settings, identity, dialer, source, PlainHardware()))
+
+
+def source_of(settings: Settings, catalog: Catalog) -> EngineSource:
+    """What serves the models, by `--engine`.
+
+    Raises:
+        SettingsError, UnknownModelError: the engine's settings do not fit together.
+    """
+    if settings.engine == "mock":
+        if others := [model for model in settings.models if model not in (MOCK_MODEL_ID, "auto")]:
+            raise SettingsError(
+                f"the mock engine serves {MOCK_MODEL_ID} only, not {others[0]}", "leave --model away, or --engine mock"
+            )
+        return MockSource(settings.slots)
+    if settings.engine == "attach":
+        return _attach(settings, catalog)
+    raise SettingsError("the vllm engine is not built yet", "use --engine attach or --engine mock")
+
+
+def _attach(settings: Settings, catalog: Catalog) -> AttachSource:
+    serve = dict(settings.serve) or {model: model for model in settings.models}
+    if settings.engine_url is None or not serve:
+        raise SettingsError(
+            "--engine attach needs the server's address and the models it serves",
+            "--engine-url http://127.0.0.1:8000 --serve qwen/qwen2.5-7b-instruct=NAME_AT_THE_SERVER",
+        )
+    for model in serve:
+        catalog.require(model)
+    try:
+        return AttachSource(settings.engine_url, serve, settings.engine_key, settings.slots)
+    except EngineUrlError as error:
+        raise SettingsError(str(error)) from None

@@ -1,0 +1,87 @@
+"""The one place that gives engines to jobs and counts them, and knows whether the node takes jobs at all."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+from brain_node.agent.source import EngineSource
+from brain_node.contract.messages import Job
+from brain_node.relay import Lease, Outcome
+
+
+class Desk:
+    """Admits jobs.
+
+    Args:
+        source: what serves the models.
+        slots: most jobs at a time for the whole node; `None` leaves it to the engines.
+        changed: called after every change of `active`.
+    """
+
+    def __init__(self, source: EngineSource, slots: int | None, changed: Callable[[], None] = lambda: None) -> None:
+        self._source = source
+        self._slots = slots
+        self._changed = changed
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.active = 0
+        self.outcomes: Counter[Outcome] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.closed_by: set[str] = set()
+        """Who asked for no new jobs: `operator`, `coordinator`, `stopping`. Each takes back only its own wish."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether new jobs are refused."""
+        return bool(self.closed_by)
+
+    @property
+    def slots(self) -> int:
+        """Jobs this node takes at a time: what its ready engines bear, within the operator's limit."""
+        borne = sum(offer.slots for offer in self._source.offers())
+        return borne if self._slots is None else min(self._slots, borne)
+
+    def claim(self, job: Job) -> Lease | Literal["no_engine", "draining", "busy"]:
+        """An engine for a job, or why there is none."""
+        lease: Lease | Literal["no_engine", "draining", "busy"]
+        if self.draining:
+            lease = "draining"
+        elif self._slots is not None and self.active >= self._slots:
+            lease = "busy"
+        else:
+            lease = self._source.claim(job)
+        if isinstance(lease, str):
+            self.refusals[lease] += 1
+            return lease
+        self.active += 1
+        self._idle.clear()
+        self._changed()
+        return _Counted(lease, self._over)
+
+    async def idle(self) -> None:
+        """Wait until no job runs."""
+        await self._idle.wait()
+
+    def _over(self, outcome: Outcome) -> None:
+        self.active -= 1
+        self.outcomes[outcome] += 1
+        if not self.active:
+            self._idle.set()
+        self._changed()
+
+
+class _Counted:
+    """A lease whose end the desk hears of; progress goes straight to the engine's owner."""
+
+    __slots__ = ("_lease", "_over", "endpoint", "progress")
+
+    def __init__(self, lease: Lease, over: Callable[[Outcome], None]) -> None:
+        self._lease = lease
+        self._over = over
+        self.endpoint = lease.endpoint
+        self.progress = lease.progress
+
+    def finished(self, outcome: Outcome) -> None:
+        self._lease.finished(outcome)
+        self._over(outcome)

@@ -1,0 +1,113 @@
+"""Where log lines go: standard error, a rotated file in the data folder, never with a secret in them."""
+
+import logging
+import logging.handlers
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+LOG_NAME: Final = "agent.log"
+_FILE_BYTES: Final = 5 * 1024 * 1024
+_FILES_KEPT: Final = 3
+_SHORTEST_SECRET: Final = 6
+
+
+def log_path(data_dir: Path) -> Path:
+    """The agent's own log file."""
+    return data_dir / "logs" / LOG_NAME
+
+
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    """A rotated log that only its owner can read."""
+
+    def _open(self) -> Any:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+
+
+def _hide(secrets: Iterable[str | None]) -> Processor:
+    """Blank out known secrets wherever they appear: the last line of defence, not the first."""
+    known = [secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET]
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            for secret in known:
+                value = value.replace(secret, "[secret]")
+        elif isinstance(value, dict):
+            value = {key: clean(part) for key, part in value.items()}
+        elif isinstance(value, list | tuple):
+            value = [clean(part) for part in value]
+        return value
+
+    def process(_: Any, __: str, event: EventDict) -> EventDict:
+        return {key: value if key.startswith("_") else clean(value) for key, value in event.items()}
+
+    return process
+
+
+def _drop_absent(_: Any, __: str, event: EventDict) -> EventDict:
+    return {key: value for key, value in event.items() if value is not None}
+
+
+def configure_logs(
+    data_dir: Path, *, as_json: bool, level: str, secrets: Iterable[str | None], to_stderr: bool = True
+) -> None:
+    """Send log lines to standard error (unless a live panel has it) and to the log file."""
+    secrets = tuple(secrets)
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _drop_absent,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        cache_logger_on_first_use=True,
+    )
+    folder = log_path(data_dir).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handlers: list[logging.Handler] = [_PrivateFile(log_path(data_dir), maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT)]
+    handlers[0].setFormatter(_formatter(shared, secrets, as_json=True))
+    if to_stderr:
+        stream = logging.StreamHandler(sys.stderr)
+        stream.setFormatter(_formatter(shared, secrets, as_json=as_json))
+        handlers.append(stream)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(level.upper())
+    # Libraries write whole frames and headers at debug level, the token among them.
+    for name in ("websockets", "aiohttp", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _formatter(shared: list[Processor], secrets: tuple[str | None, ...], *, as_json: bool) -> logging.Formatter:
+    render: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if as_json:
+        render += [structlog.processors.format_exc_info, _hide(secrets), structlog.processors.JSONRenderer()]
+    else:
+        # Plain and uncoloured: systemd's journal and files keep these lines as they are.
+        render += [structlog.processors.format_exc_info, _hide(secrets), _plain_line]
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=render)
+
+
+def _plain_line(_: Any, __: str, event: EventDict) -> str:
+    """`time level event key=value …`, and a traceback below if there is one."""
+    exception = event.pop("exception", None)
+    head = f"{event.pop('timestamp', '')} {event.pop('level', 'info'):<7} {event.pop('event', '')}"
+    pairs = " ".join(f"{key}={_shown(value)}" for key, value in event.items())
+    return "\n".join(part for part in (f"{head} {pairs}".rstrip(), exception) if part)
+
+
+def _shown(value: Any) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return repr(text) if not text or any(c.isspace() for c in text) else text

@@ -1,0 +1,58 @@
+"""The agent with its local door: what `brain-node join` runs."""
+
+import time
+from typing import Any
+
+import structlog
+
+from brain_node.agent.agent import Agent
+from brain_node.agent.view import status_of
+from brain_node.local_api import LocalApi
+
+log = structlog.get_logger(__name__)
+
+
+class AgentControl:
+    """What the local API may ask of an agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def status(self) -> dict[str, Any]:
+        """The whole state."""
+        return status_of(self._agent)
+
+    def why(self) -> dict[str, Any]:
+        """What the coordinator said in the last hour, and what it thinks of the offer."""
+        status = self._agent.link_status
+        refused = [{"model": model, "reason": reason} for model, reason in status.refused]
+        return {**self._agent.notices.summary(time.monotonic()), "link": status.state, "refused_models": refused}
+
+    def set_draining(self, draining: bool) -> None:
+        """Take no new jobs, or take them again."""
+        self._agent.set_draining(draining)
+
+    def stop(self, reason: str) -> None:
+        """Begin a clean stop."""
+        self._agent.stop(reason)
+
+
+async def run_agent(agent: Agent) -> int:
+    """Run an agent and its local API; the exit code."""
+    for warning in agent.settings.warnings:
+        log.warning("loose_permissions", note=warning)
+    if agent.settings.token and not agent.dialer.url.secure and not agent.dialer.url.loopback:
+        log.warning("token_unencrypted", note="the join token travels without TLS: use https")
+    log.info(
+        "starting",
+        node=agent.identity.node_id,
+        coordinator=agent.dialer.url.base,
+        engine=agent.source.kind,
+        data_dir=str(agent.settings.data_dir),
+    )
+    api = LocalApi(agent.settings.data_dir, AgentControl(agent))
+    await api.start()
+    try:
+        return await agent.run()
+    finally:
+        await api.stop()

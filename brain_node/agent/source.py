@@ -1,0 +1,51 @@
+"""The seam between the agent and whatever serves its models: launched engines, a server that runs already, the mock."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from brain_node.contract.messages import EngineClaim, Job, ModelOffer
+from brain_node.relay import Endpoint, Lease, Outcome
+
+Changed = Callable[[], None]
+"""Called by a source whenever `offers` or `claims` changed."""
+
+
+class EngineSource(Protocol):
+    """What serves models on this node. One object owns its engines; the agent only asks and tells."""
+
+    kind: str
+    """`vllm`, `attach` or `mock`."""
+
+    @property
+    def version(self) -> str | None:
+        """Version of the engine software, once known."""
+
+    async def start(self, changed: Changed) -> None:
+        """Begin; returns once things are under way, not when they are ready."""
+
+    async def stop(self) -> None:
+        """End everything this source started."""
+
+    def offers(self) -> Sequence[ModelOffer]:
+        """Models that answer right now."""
+
+    def claims(self) -> Sequence[EngineClaim]:
+        """The state of every engine, ready or not."""
+
+    def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
+        """A ready engine with room for the job, or why there is none."""
+
+
+class CountedLease:
+    """A lease that counts the jobs of an endpoint which needs no further bookkeeping."""
+
+    def __init__(self, endpoint: Endpoint, over: Callable[[Outcome], None]) -> None:
+        self.endpoint = endpoint
+        self._over = over
+
+    def progress(self) -> None:
+        """Nobody watches for a hang here: the server belongs to somebody else."""
+
+    def finished(self, outcome: Outcome) -> None:
+        """Give the place back."""
+        self._over(outcome)

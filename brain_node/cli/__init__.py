@@ -1,0 +1,37 @@
+"""The command line `brain-node`."""
+
+import sys
+
+import typer
+
+from brain_node import __version__
+from brain_node.cli import control, engine, join, status
+
+app = typer.Typer(
+    name="brain-node",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Lend this machine's GPUs to a coordinator.",
+)
+app.command()(join.join)
+app.command()(status.status)
+app.command()(control.drain)
+app.command()(control.resume)
+app.command()(control.stop)
+app.command()(control.why)
+app.add_typer(engine.app, name="engine")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Entry point of the script."""
+    # A stream that cannot encode a sign must not turn a healthy answer into a failure.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app()

@@ -1,0 +1,108 @@
+"""`brain-node join`: lend this machine to a coordinator."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from brain_node.cli.errors import fail, fail_with
+from brain_node.cli.options import DataDir
+from brain_node.exit_codes import TEMPORARY
+from brain_node.settings import Settings, SettingsError, resolve
+
+
+def join(
+    url: Annotated[
+        str | None, typer.Argument(help="Address of the coordinator. (env: BRAIN_NODE_URL)", show_default=False)
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File that holds the join token. (env: BRAIN_NODE_TOKEN_FILE, or BRAIN_NODE_TOKEN itself)"),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model to serve; repeat it, or say `auto`. (env: BRAIN_NODE_MODELS)")
+    ] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(help="Allowlist that replaces the shipped one. (env: BRAIN_NODE_CATALOG)")
+    ] = None,
+    slots: Annotated[str | None, typer.Option(help="Most jobs at a time. (env: BRAIN_NODE_SLOTS)")] = None,
+    region: Annotated[str | None, typer.Option(help="Where this machine is. (env: BRAIN_NODE_REGION)")] = None,
+    ask: Annotated[
+        str | None, typer.Option(help="Asked price, USD per million tokens. (env: BRAIN_NODE_ASK_USD_PER_1M)")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="vllm (launched and supervised), attach (a server that runs already) or mock. (env: BRAIN_NODE_ENGINE)",
+            show_default="vllm",
+        ),
+    ] = None,
+    engine_url: Annotated[
+        str | None, typer.Option(help="attach: address of the running server. (env: BRAIN_NODE_ENGINE_URL)")
+    ] = None,
+    serve: Annotated[
+        list[str] | None,
+        typer.Option(help="attach: ID=SERVED_NAME for each model; repeat it. (env: BRAIN_NODE_SERVE)"),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="Private CA of the coordinator, PEM. (env: BRAIN_NODE_CA_FILE)")
+    ] = None,
+    drain_timeout: Annotated[
+        str | None,
+        typer.Option(help="Seconds that streams get at a stop. (env: BRAIN_NODE_DRAIN_TIMEOUT)", show_default="60"),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info or warning. (env: BRAIN_NODE_LOG_LEVEL)", show_default="info")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Log lines as JSON. (env: BRAIN_NODE_LOG_JSON)")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Lend this machine to a coordinator, until stopped."""
+    flags: dict[str, Any] = {
+        "url": url,
+        "token_file": token_file,
+        "models": model,
+        "catalog": catalog,
+        "slots": slots,
+        "region": region,
+        "ask_usd_per_1m": ask,
+        "engine": engine,
+        "engine_url": engine_url,
+        "serve": serve,
+        "ca_file": ca_file,
+        "drain_timeout_s": drain_timeout,
+        "log_level": log_level,
+        "log_json": True if as_json else None,
+    }
+    try:
+        settings = resolve(flags, os.environ, data_dir)
+    except SettingsError as error:
+        fail_with(error)
+    raise typer.Exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    # Imported here: `status` and `--help` must not pay for the agent.
+    from brain_node.agent.build import build_agent
+    from brain_node.agent.lock import AlreadyRunningError, DataDirLock
+    from brain_node.agent.logs import configure_logs
+    from brain_node.agent.running import run_agent
+
+    try:
+        lock = DataDirLock(settings.data_dir)
+    except AlreadyRunningError as error:
+        fail("already_running", str(error), "brain-node status, or brain-node stop", TEMPORARY)
+    except OSError as error:
+        fail_with(error)
+    secrets = (settings.token, settings.engine_key, settings.hf_token)
+    configure_logs(settings.data_dir, as_json=settings.log_json, level=settings.log_level, secrets=secrets)
+    try:
+        agent = build_agent(settings)
+    except Exception as error:
+        fail_with(error)
+    try:
+        return asyncio.run(run_agent(agent))
+    finally:
+        lock.release()

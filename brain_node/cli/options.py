@@ -1,0 +1,16 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="The agent's data folder. (env: BRAIN_NODE_DATA_DIR)",
+        show_default="the user's data folder",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -1,0 +1,286 @@
+"""The agent's settings: flag over environment over file over default, each value knowing where it came from.
+
+An empty value is an unset one. Nothing is read from the working directory; secrets never have a flag, since a command
+line shows in the process list.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import platformdirs
+
+from brain_node.contract.limits import MAX_SLOTS
+from brain_node.contract.secret_file import read_private
+from brain_node.exit_codes import CONFIG, USAGE
+
+EngineKind = Literal["vllm", "attach", "mock"]
+ENGINE_KINDS: Final = ("vllm", "attach", "mock")
+FILE_NAME: Final = "config.toml"
+
+
+class SettingsError(Exception):
+    """A setting cannot be used: which one, from where, why, and what to do."""
+
+    code = "bad_setting"
+
+    def __init__(self, message: str, next_step: str = "", exit_code: int = CONFIG) -> None:
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+        self.exit_code = exit_code
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is expected")
+    return value.strip()
+
+
+def _path(value: Any) -> Path:
+    return value if isinstance(value, Path) else Path(_text(value)).expanduser()
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TypeError("a number is expected")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("a number is expected") from None
+    if not 0 <= number < 1e9:
+        raise ValueError("a number from 0 upward is expected")
+    return number
+
+
+def _slots(value: Any) -> int:
+    number = _number(value)
+    if number != int(number) or not 1 <= number <= MAX_SLOTS:
+        raise ValueError(f"a whole number from 1 to {MAX_SLOTS} is expected")
+    return int(number)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return known[_text(value).lower()]
+    except KeyError:
+        raise ValueError("true or false is expected") from None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("a list of texts is expected")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _serve(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for entry in _texts(value):
+        model, separator, name = entry.partition("=")
+        if not separator or not model or not name:
+            raise ValueError("entries of the form ID=SERVED_NAME are expected")
+        pairs.append((model, name))
+    return tuple(pairs)
+
+
+def _choice(*choices: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if (text := _text(value)) not in choices:
+            raise ValueError(f"one of {', '.join(choices)} is expected")
+        return text
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: its name in the file, its environment variable, its flag, and what it means."""
+
+    name: str
+    variable: str
+    flag: str | None
+    parse: Callable[[Any], Any]
+    default: Any
+    help: str
+    secret: bool = False
+
+
+FIELDS: Final = tuple(
+    Field(*row)
+    for row in (
+        ("url", "BRAIN_NODE_URL", "URL", _text, None, "address of the coordinator"),
+        ("token", "BRAIN_NODE_TOKEN", None, _text, None, "join token; needed once, if the coordinator asks", True),
+        ("token_file", "BRAIN_NODE_TOKEN_FILE", "--token-file", _path, None, "file that holds the join token"),
+        ("models", "BRAIN_NODE_MODELS", "--model", _texts, (), "models to serve, or `auto`"),
+        ("catalog", "BRAIN_NODE_CATALOG", "--catalog", _path, None, "allowlist that replaces the shipped one"),
+        ("slots", "BRAIN_NODE_SLOTS", "--slots", _slots, None, "most jobs at a time; default: what the engine bears"),
+        ("region", "BRAIN_NODE_REGION", "--region", _text, None, "where this machine is, as requests name regions"),
+        ("ask_usd_per_1m", "BRAIN_NODE_ASK_USD_PER_1M", "--ask", _number, None, "asked price, USD per million tokens"),
+        ("engine", "BRAIN_NODE_ENGINE", "--engine", _choice(*ENGINE_KINDS), "vllm", "vllm, attach or mock"),
+        ("engine_url", "BRAIN_NODE_ENGINE_URL", "--engine-url", _text, None, "attach: address of the running server"),
+        ("engine_key", "BRAIN_NODE_ENGINE_KEY", None, _text, None, "attach: the server's API key", True),
+        ("serve", "BRAIN_NODE_SERVE", "--serve", _serve, (), "attach: ID=SERVED_NAME for each model"),
+        ("ca_file", "BRAIN_NODE_CA_FILE", "--ca-file", _path, None, "private CA of the coordinator, PEM"),
+        (
+            "drain_timeout_s",
+            "BRAIN_NODE_DRAIN_TIMEOUT",
+            "--drain-timeout",
+            _number,
+            60.0,
+            "seconds for streams at stop",
+        ),
+        ("log_json", "BRAIN_NODE_LOG_JSON", "--json", _flag, False, "log lines as JSON"),
+        ("log_level", "BRAIN_NODE_LOG_LEVEL", "--log-level", _choice("debug", "info", "warning"), "info", "log detail"),
+        ("hf_token", "HF_TOKEN", None, _text, None, "token for gated models of the hub", True),
+    )
+)
+_BY_NAME: Final = {each.name: each for each in FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force. `sources` says for each name where its value came from."""
+
+    data_dir: Path
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    models: tuple[str, ...] = ()
+    catalog: Path | None = None
+    slots: int | None = None
+    region: str | None = None
+    ask_usd_per_1m: float | None = None
+    engine: EngineKind = "vllm"
+    engine_url: str | None = None
+    engine_key: str | None = field(default=None, repr=False)
+    serve: tuple[tuple[str, str], ...] = ()
+    ca_file: Path | None = None
+    drain_timeout_s: float = 60.0
+    log_json: bool = False
+    log_level: str = "info"
+    hf_token: str | None = field(default=None, repr=False)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """Every setting with its source, for `status --json`; secrets only as set or not."""
+        rows: dict[str, dict[str, Any]] = {
+            "data_dir": {"value": str(self.data_dir), "source": self.sources["data_dir"]}
+        }
+        for each in FIELDS:
+            value = getattr(self, each.name)
+            if each.secret:
+                value = "set" if value else None
+            elif isinstance(value, Path):
+                value = str(value)
+            elif each.name == "serve":
+                value = [f"{model}={name}" for model, name in value]
+            rows[each.name] = {"value": value, "source": self.sources.get(each.name, "default")}
+        return rows
+
+
+def default_data_dir() -> Path:
+    """The user's data folder for the agent."""
+    return platformdirs.user_data_path("brain-node")
+
+
+def data_dir_of(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The data folder in force, and where it came from."""
+    if flag is not None and str(flag) not in ("", "."):
+        return flag.expanduser().absolute(), "flag --data-dir"
+    if value := environ.get("BRAIN_NODE_DATA_DIR", "").strip():
+        return Path(value).expanduser().absolute(), "environment BRAIN_NODE_DATA_DIR"
+    return default_data_dir(), "default"
+
+
+def _unset(value: Any) -> bool:
+    return (
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, list | tuple) and not value)
+    )
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read {path}: {error}", "correct the file, or move it away") from None
+    for name in content:
+        if name not in _BY_NAME:
+            near = difflib.get_close_matches(name, _BY_NAME, 1)
+            hint = f"did you mean `{near[0]}`?" if near else "remove it"
+            raise SettingsError(f"{path}: there is no setting `{name}`", hint)
+    return content
+
+
+def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], data_dir: Path | None = None) -> Settings:
+    """The settings in force.
+
+    Args:
+        flags: values given on the command line, by setting name; unset ones may be absent.
+        environ: the process environment.
+        data_dir: the flag `--data-dir`.
+
+    Raises:
+        SettingsError: a value, the file or the token file cannot be used.
+    """
+    folder, folder_source = data_dir_of(data_dir, environ)
+    path = folder / FILE_NAME
+    content = _read_file(path)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {"data_dir": folder_source}
+    for each in FIELDS:
+        for raw, source, exit_code in (
+            (flags.get(each.name), f"flag {each.flag}", USAGE),
+            (environ.get(each.variable), f"environment {each.variable}", CONFIG),
+            (content.get(each.name), f"file {path}", CONFIG),
+        ):
+            if _unset(raw):
+                continue
+            try:
+                values[each.name], sources[each.name] = each.parse(raw), source
+            except (TypeError, ValueError) as error:
+                raise SettingsError(f"{source}: `{each.name}` is not usable: {error}", each.help, exit_code) from None
+            break
+        else:
+            values[each.name], sources[each.name] = each.default, "default"
+    warnings = _token(values, sources, content, path)
+    return Settings(data_dir=folder, sources=sources, warnings=warnings, **values)
+
+
+_RANK: Final = {"flag": 0, "environment": 1, "file": 2, "default": 3}
+
+
+def _token(values: dict[str, Any], sources: dict[str, str], content: dict[str, Any], path: Path) -> tuple[str, ...]:
+    """Settle the token between its two settings: the one from the stronger source wins."""
+    warnings = []
+    if any(content.get(each.name) for each in FIELDS if each.secret) and read_private(path)[1]:
+        warnings.append(f"{path} holds a secret and others could read it: permissions tightened to 0600")
+    file: Path | None = values["token_file"]
+    if file is None:
+        return tuple(warnings)
+    if values["token"] and _rank(sources["token"]) < _rank(sources["token_file"]):
+        return tuple(warnings)
+    try:
+        text, loose = read_private(file)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SettingsError(f"cannot read the token file {file}: {reason}", "check the path") from None
+    if loose:
+        warnings.append(f"{file} could be read by others: permissions tightened to 0600")
+    values["token"], sources["token"] = text.strip() or None, f"{sources['token_file']} ({file})"
+    return tuple(warnings)
+
+
+def _rank(source: str) -> int:
+    return _RANK[source.partition(" ")[0]]
