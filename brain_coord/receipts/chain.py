@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from brain_coord.receipts.body import time_of
+from brain_coord.receipts.canonical import canonical
 from brain_coord.receipts.merkle import grow, steps_of
 from brain_coord.receipts.signer import Signer, key_id_of
 
@@ -79,6 +80,35 @@ class Sealed:
                 self.signer.encode(),
             )
         )
+
+    @classmethod
+    def parse(cls, line: bytes) -> "Sealed":
+        """A receipt from the line of its envelope; its hash is checked, its signature is not.
+
+        Raises:
+            ValueError: it is no envelope, or not the one that was written.
+        """
+        members = orjson.loads(line)
+        try:
+            sealed = cls(
+                body=canonical(members["body"]),
+                chain=members["chain"],
+                seq=members["seq"],
+                prev=bytes.fromhex(members["prev"]),
+                hash=bytes.fromhex(members["hash"]),
+                path=b"".join(step[0].encode() + bytes.fromhex(step[1:]) for step in members["path"]),
+                public_key=base64.b64decode(members["public_key"]),
+                signature=base64.b64decode(members["signature"]),
+            )
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(f"not an envelope: {error!r}") from None
+        if sealed.line() != line or sealed.hash != sealed.computed_hash():
+            raise ValueError("the envelope was changed")
+        return sealed
+
+    def computed_hash(self) -> bytes:
+        """SHA-256 of what the hash covers."""
+        return hashlib.sha256(link_bytes(self.body, self.chain, self.prev, self.seq)).digest()
 
     def envelope(self) -> dict[str, Any]:
         """The envelope as JSON values, in the order people read it."""

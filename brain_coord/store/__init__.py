@@ -1,1 +1,4 @@
-"""Tables, repository and the group-commit writer."""
+"""The coordinator's memory: tables, statements, the group-commit writer, migrations.
+
+`Store` (in `store`) is what the event loop uses; `session` is what commands of the shell use beside it.
+"""

@@ -1,0 +1,195 @@
+"""Opening a database: SQLite embedded in the data directory, or PostgreSQL by URL."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool
+
+from brain_coord.store.errors import StoreError, unavailable
+
+DATABASE_FILE = "coord.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Two pools on one database: one connection for the writer, a few for readers."""
+
+    writer: Engine
+    readers: Engine
+    embedded: bool
+    """SQLite in the data directory, as opposed to a server that other coordinators share."""
+
+    def close(self) -> None:
+        """Close all pooled connections."""
+        self.writer.dispose()
+        self.readers.dispose()
+
+
+def open_database(data_dir: Path, url: str | None = None, *, timeout_s: float = 3.0, readers: int = 4) -> Database:
+    """Open the database of a data directory, or the PostgreSQL database at `url`; connects lazily.
+
+    Args:
+        data_dir: made with mode 0700 when it is missing.
+        url: `postgresql://…`; `None` for SQLite in `data_dir`.
+        timeout_s: how long a connect, a statement or a wait for a lock may take.
+        readers: how many reads may run at once.
+
+    Raises:
+        StoreError: `database_url` for a URL that is not understood, `data_dir` for a directory that cannot be used.
+    """
+    make_private_dir(data_dir)
+    if url is None:
+        path = data_dir / DATABASE_FILE
+        _make_private_file(path)
+        return Database(
+            _sqlite(path, timeout_s, 1, begin="BEGIN IMMEDIATE"), _sqlite(path, timeout_s, readers), embedded=True
+        )
+    parsed = _postgres_url(url)
+    return Database(_postgres(parsed, timeout_s, 1), _postgres(parsed, timeout_s, readers), embedded=False)
+
+
+def make_private_dir(path: Path) -> None:
+    """Make a directory with mode 0700, or tighten it.
+
+    Raises:
+        StoreError: `data_dir`.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o700)
+    except OSError as error:
+        raise StoreError(
+            "data_dir",
+            f"the data directory {path} cannot be used: {error.strerror or error}",
+            "Choose another one with --data-dir, or run as the user who owns it",
+        ) from None
+
+
+def _make_private_file(path: Path) -> None:
+    # SQLite would make it 0644 and only then could it be tightened; its -wal and -shm files copy the mode of this one.
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(descriptor).st_mode & 0o077:
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).chmod(0o600)
+    except OSError as error:
+        raise StoreError(
+            "data_dir",
+            f"the database file {path} cannot be used: {error.strerror or error}",
+            "Run as the user who owns it",
+        ) from None
+
+
+def _sqlite(path: Path, timeout_s: float, size: int, begin: str = "BEGIN") -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=timeout_s,
+        # Statement parsing is a third of a small commit; the batch sizes in use are more than the default 128.
+        connect_args={"timeout": timeout_s, "check_same_thread": False, "cached_statements": 512},
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver's own BEGIN comes too late: a reader would be upgraded, and fail
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")  # with NORMAL a power cut may take acknowledged receipts along
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _postgres_url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise StoreError(
+            "database_url",
+            "the database URL is not understood",
+            "Give one of the form postgresql://user@host/name, or none for SQLite in the data directory",
+        )
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
+    limit_ms = int(timeout_s * 1000)
+    try:
+        return create_engine(
+            url,
+            pool_size=size,
+            max_overflow=0,
+            pool_timeout=timeout_s,
+            pool_pre_ping=True,  # after a restart of the server every pooled connection is dead
+            connect_args={
+                "connect_timeout": max(2, round(timeout_s)),  # libpq takes less than 2 s as 2
+                "tcp_user_timeout": limit_ms,
+                "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms} -c synchronous_commit=on",
+                "application_name": "brain-coord",
+            },
+        )
+    except ModuleNotFoundError:
+        raise StoreError(
+            "postgres_driver",
+            "the PostgreSQL driver is not installed",
+            "Install it with: pip install 'brain-node[coord,postgres]'",
+        ) from None
+
+
+def aborter(connection: Connection) -> Callable[[], None]:
+    """A function for another thread that makes whatever `connection` is waiting for fail soon.
+
+    A server that was stopped, or a network that swallows packets, answers no timeout that the server would have to keep.
+    """
+    driver = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        return driver.interrupt  # type: ignore[union-attr, no-any-return]
+
+    def cut() -> None:
+        with suppress(Exception), socket.socket(fileno=os.dup(driver.fileno())) as line:  # type: ignore[union-attr]
+            line.shutdown(socket.SHUT_RDWR)
+
+    return cut
+
+
+@contextmanager
+def connect(
+    engine: Engine, watch: Callable[[Connection], AbstractContextManager[None]] | None = None
+) -> Iterator[Connection]:
+    """A transaction on one connection: committed at the end, rolled back on an error.
+
+    Args:
+        engine: where to take the connection from.
+        watch: encloses everything from the first statement to the commit, to cut it off when it takes too long.
+
+    Raises:
+        StoreUnavailable: the database or its disk could not be used.
+    """
+    try:
+        with engine.connect() as connection, watch(connection) if watch else nullcontext(), connection.begin():
+            yield connection
+    except Exception as error:
+        typed = unavailable(error)
+        if typed is None:
+            raise
+        raise typed from error

@@ -1,0 +1,73 @@
+"""What can go wrong with the store, as errors with a stable code, one line of cause and the next step.
+
+`StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
+codes are `database_down`, `database_slow`, `database_busy`, `disk_full`, `spool_full`, `store_closed`, `chain_conflict`.
+"""
+
+import errno
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+
+class StoreError(Exception):
+    """The store refused or could not be opened."""
+
+    def __init__(self, code: str, message: str, next_step: str) -> None:
+        super().__init__(f"{message}. {next_step}")
+        self.code = code
+        self.message = message
+        self.next_step = next_step
+
+
+class StoreUnavailable(StoreError):  # noqa: N818  (a state of the store, as in HTTP's 503)
+    """Nothing was recorded; try again later."""
+
+
+class TokenRejected(StoreError):  # noqa: N818  (an answer, not a fault)
+    """A join token does not admit this node: `token_unknown`, `token_revoked`, `token_expired` or `token_used_up`."""
+
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SQLITE_CODES = {
+    sqlite3.SQLITE_FULL: "disk_full",
+    sqlite3.SQLITE_BUSY: "database_busy",
+    sqlite3.SQLITE_LOCKED: "database_busy",
+    sqlite3.SQLITE_INTERRUPT: "database_slow",
+}
+_NEXT_STEPS = {
+    "disk_full": "Free space on the disk that holds the data directory",
+    "database_busy": "Another program holds the database; end it or wait",
+    "database_slow": "Look at the database server's load and its disk",
+    "database_down": "Check that the database runs and that its address is right",
+}
+
+
+def unavailable(error: Exception) -> StoreUnavailable | None:
+    """The typed form of an error that means the database or disk could not be used; `None` for any other error."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    if isinstance(error, OSError):
+        code = "disk_full" if error.errno in _DISK else "database_down"
+        return _unavailable(code, error.strerror or str(error))
+    if isinstance(error, PoolTimeout):
+        return _unavailable("database_slow", "no database connection became free in time")
+    if not isinstance(error, DBAPIError):
+        return None
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        # The extended code holds the plain one in its low byte; only plain ones are told apart here.
+        plain = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        if isinstance(cause, sqlite3.OperationalError) and plain != sqlite3.SQLITE_ERROR:
+            return _unavailable(_SQLITE_CODES.get(plain, "database_down"), str(cause))
+        return None
+    if isinstance(error, OperationalError) or error.connection_invalidated:
+        sqlstate = getattr(cause, "sqlstate", None) or ""
+        code = {"53100": "disk_full", "57014": "database_slow", "55P03": "database_busy"}.get(sqlstate, "database_down")
+        return _unavailable(code, str(cause).strip().split("\n")[0])
+    return None
+
+
+def _unavailable(code: str, cause: str) -> StoreUnavailable:
+    return StoreUnavailable(code, f"the store cannot be used: {cause}", _NEXT_STEPS[code])

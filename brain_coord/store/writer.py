@@ -1,0 +1,282 @@
+"""The one thread that writes: it commits whatever has come in since its last commit, together.
+
+A caller gets an asyncio future that resolves once its write is durable. Futures of a commit are resolved by one
+wake-up of the event loop.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from brain_coord.receipts.body import ReceiptDraft
+from brain_coord.receipts.chain import Sealed
+from brain_coord.store.database import Database, connect
+from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.ledger import Entry, Ledger, conflict
+from brain_coord.store.records import StoreHealth
+from brain_coord.store.watchdog import Watchdog
+
+T = TypeVar("T")
+Operation = Callable[[Connection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A function of a connection, or a receipt to seal; it may run again when a commit fails."""
+
+    work: Operation | ReceiptDraft
+    future: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """How much the writer takes at once and how patient it is."""
+
+    batch: int = 512
+    """Writes of one commit."""
+    pending: int = 20_000
+    """Writes that may wait; more are refused at once."""
+    retry_s: float = 0.5
+    """Pause after a failure of the database, doubled up to `retry_max_s`."""
+    retry_max_s: float = 5.0
+
+
+class Writer:
+    """Queue, thread and the state of the database as the thread last saw it."""
+
+    def __init__(
+        self,
+        database: Database,
+        watchdog: Watchdog,
+        ledger: Ledger | None,
+        loop: asyncio.AbstractEventLoop,
+        limits: WriterLimits,
+    ) -> None:
+        self._database = database
+        self._watchdog = watchdog
+        self._ledger = ledger
+        self._loop = loop
+        self._limits = limits
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._pending = 0
+        self._closing = False
+        self._down: StoreUnavailable | None = None
+        self._retry_at = 0.0
+        self._pause_s = limits.retry_s
+        self._at_commit = False
+        self.health = StoreHealth("ok")
+        """Replaced as a whole by the thread; read it from anywhere."""
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, work: Operation | ReceiptDraft) -> "asyncio.Future[Any]":
+        """Queue a write; call on the event loop."""
+        future = self._loop.create_future()
+        if self._closing:
+            future.set_exception(StoreUnavailable("store_closed", "the store is closed", "Start it again"))
+        elif self._pending >= self._limits.pending:
+            future.set_exception(
+                StoreUnavailable("database_slow", f"{self._pending} writes are waiting", "Look at the database's disk")
+            )
+        else:
+            self._pending += 1
+            self._queue.put(Write(work, future))
+        return future
+
+    async def close(self) -> None:
+        """Commit what is queued, then end the thread."""
+        self._closing = True
+        self._queue.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    # Everything below runs on the writer's thread.
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            batch, going = self._take()
+            if self._behind and (time.monotonic() >= self._retry_at or not going):
+                self._catch_up()
+            if batch:
+                self._answer(batch, self._commit(batch))
+
+    def _take(self) -> tuple[list[Write], bool]:
+        """The next writes, as many as have come; an empty list when it is time to try the database again."""
+        wait_s = max(0.0, self._retry_at - time.monotonic()) if self._behind else None
+        batch: list[Write] = []
+        try:
+            item = self._queue.get(timeout=wait_s)
+            while item is not None:
+                batch.append(item)
+                if len(batch) == self._limits.batch:
+                    return batch, True
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            return batch, True
+        return batch, False
+
+    @property
+    def _behind(self) -> bool:
+        return self._down is not None or (self._ledger is not None and self._ledger.waiting > 0)
+
+    def _catch_up(self) -> None:
+        """Find out whether the database is back; if it is, write what was spooled."""
+        try:
+            while True:
+                count = self._transaction(self._replay)
+                if self._ledger is None or not count:
+                    break
+                self._ledger.spool.done(count)
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._recovered()
+
+    def _replay(self, connection: Connection) -> int:
+        connection.exec_driver_sql("SELECT 1")
+        if self._ledger is None:
+            return 0
+        return self._ledger.replay(connection) if self._ledger.waiting else 0
+
+    def _commit(self, batch: Sequence[Write]) -> list[Any]:
+        """Make a batch durable; the results stand in its order, errors among them."""
+        drafts = [write.work for write in batch if isinstance(write.work, ReceiptDraft)]
+        entries = self._seal(drafts)
+        if self._behind:
+            return self._without_database(batch, entries)
+        try:
+            done = self._transaction(lambda connection: self._apply(connection, batch, entries))
+        except StoreUnavailable as error:
+            self._failed(error)
+            return self._without_database(batch, entries)
+        except Exception:
+            # One of the writes is at fault, not the database: each gets a transaction, and an answer, of its own.
+            return [self._alone(write) for write in batch]
+        if self._ledger is not None:
+            self._ledger.advance(_good(entries))
+        return done
+
+    def _seal(self, drafts: Sequence[ReceiptDraft]) -> list[Entry | Exception]:
+        if not drafts:
+            return []
+        if self._ledger is None:
+            return [StoreError("no_chain", "this store was opened without a signing key", "Open it with one")] * len(
+                drafts
+            )
+        try:
+            if self._ledger.needs_database and not self._behind:
+                self._transaction(self._ledger.prepare)
+            return list(self._ledger.seal(drafts))
+        except StoreUnavailable as error:
+            self._failed(error)
+            return [error] * len(drafts)
+
+    def _apply(self, connection: Connection, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
+        sealed = iter(entries)
+        done = [
+            _result(next(sealed)) if isinstance(write.work, ReceiptDraft) else write.work(connection) for write in batch
+        ]
+        if entries and self._ledger is not None:
+            self._ledger.insert(connection, _good(entries))
+        return done
+
+    def _alone(self, write: Write, *, again: bool = True) -> Any:
+        entries = self._seal([write.work]) if isinstance(write.work, ReceiptDraft) else []
+        try:
+            (done,) = self._transaction(lambda connection: self._apply(connection, [write], entries))
+        except StoreUnavailable as error:
+            self._failed(error)
+            return self._without_database([write], entries)[0]
+        except IntegrityError as error:
+            good = _good(entries)
+            if not good or self._ledger is None:
+                return error
+            self._ledger.lost()  # somebody else has extended the chain: go on behind them
+            return self._alone(write, again=False) if again else conflict(good[0][1].chain)
+        except Exception as error:
+            return error
+        if self._ledger is not None:
+            self._ledger.advance(_good(entries))
+        return done
+
+    def _without_database(self, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
+        cause = self._down or StoreUnavailable("database_down", "the spool is being written", "Try again")
+        kept = list(entries)
+        good = _good(entries)
+        if good and self._ledger is not None:
+            try:
+                self._ledger.set_aside(good, cause)
+            except Exception as error:
+                if self._at_commit:
+                    self._ledger.lost()
+                kept = [error if isinstance(entry, tuple) else entry for entry in entries]
+                self._note("refusing", error)
+            else:
+                self._note("spooling", cause)
+        sealed = iter(kept)
+        return [_result(next(sealed)) if isinstance(write.work, ReceiptDraft) else cause for write in batch]
+
+    def _transaction(self, work: Callable[[Connection], T]) -> T:
+        self._at_commit = False
+        with connect(self._database.writer, self._watchdog.watch) as connection:
+            done = work(connection)
+            self._at_commit = True
+        self._at_commit = False
+        return done
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, StoreUnavailable):
+            error = StoreUnavailable("database_down", f"the store failed: {error}", "See the coordinator's log")
+        self._down = error
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(self._limits.retry_max_s, self._pause_s * 2)
+        if self.health.state == "ok":
+            self._note("spooling" if self._ledger is not None and self._ledger.spools else "refusing", error)
+
+    def _recovered(self) -> None:
+        self._down = None
+        self._pause_s = self._limits.retry_s
+        self.health = StoreHealth("ok")
+
+    def _note(self, state: Any, error: Exception) -> None:
+        spooled = 0 if self._ledger is None else self._ledger.waiting
+        since_s = time.time() if self.health.since_s is None else self.health.since_s
+        reason = str(error) if self._down is None else str(self._down)
+        self.health = replace(self.health, state=state, reason=reason, since_s=since_s, spooled=spooled)
+
+    def _answer(self, batch: Sequence[Write], done: Sequence[Any]) -> None:
+        answers = [(write.future, result) for write, result in zip(batch, done, strict=True)]
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, answers)
+        except RuntimeError:  # the loop is gone: nobody waits any more
+            return
+
+    # And this on the event loop again.
+
+    def _resolve(self, answers: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+        self._pending -= len(answers)
+        for future, result in answers:
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+
+def _good(entries: Sequence[Entry | Exception]) -> list[Entry]:
+    return [entry for entry in entries if isinstance(entry, tuple)]
+
+
+def _result(entry: Entry | Exception) -> Sealed | Exception:
+    return entry[1] if isinstance(entry, tuple) else entry
