@@ -1,0 +1,175 @@
+"""Reading the whole machine: the one seam between the agent and NVML. Blocking; `feed.py` keeps it off the event loop."""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import pynvml
+
+from brain_node.gpu import problems
+from brain_node.gpu.device import gone_reason, read_device, read_slices
+from brain_node.gpu.library import Platform, start
+from brain_node.gpu.records import Gpu, GpuKind, GpuState, Inventory, Problem
+from brain_node.gpu.unified import SystemMemory, parse_meminfo
+from brain_node.gpu.visible import Device, ambiguous_order, visible_devices
+
+_RESTART_AFTER: Final = (1, problems.DRIVER_NOT_LOADED, problems.VERSION_MISMATCH)
+"""Errors after which the library has to be started again (uninitialised, driver reloaded or updated)."""
+
+
+@dataclass
+class GpuReader:
+    """Reads the machine's cards again and again; remembers them, so that one that vanishes is named and not forgotten.
+
+    Not safe to use from two threads at once.
+    """
+
+    own_pids: Callable[[], Collection[int]] = frozenset
+    """The processes whose memory is ours: the engines this agent runs."""
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    platform: Platform = field(default_factory=Platform.here)
+    meminfo: Path = Path("/proc/meminfo")
+    _started: bool = False
+    _known: dict[int, Gpu] = field(default_factory=dict)
+
+    def read(self) -> Inventory:
+        """Read all cards now. Never raises for what the driver says: faults are in `problems` and in each card's state."""
+        if not self._started:
+            problem = start(self.platform)
+            if problem is not None:
+                return self._without_driver(problem)
+            self._started = True
+        try:
+            return self._read()
+        except pynvml.NVMLError as error:
+            if error.value in _RESTART_AFTER:
+                self._started = False
+            wsl = self.platform.wsl
+            return self._without_driver(problems.cannot_start(error.value, str(error), [], wsl=wsl))
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        if self._started:
+            self._started = False
+            try:
+                pynvml.nvmlShutdown()
+            except pynvml.NVMLError:
+                return
+
+    def _read(self) -> Inventory:
+        count = pynvml.nvmlDeviceGetCount()
+        system_memory = self._system_memory()
+        own_pids = self.own_pids()
+        found: list[Problem] = []
+        gpus: list[Gpu] = []
+        for index in range(count):
+            gpus.extend(self._read_card(index, system_memory, own_pids, found))
+        vanished = sorted(self._known.keys() - set(range(count)))
+        gpus.extend(self._lost(index, "the driver no longer lists it", found) for index in vanished)
+        if not gpus:
+            found.append(problems.no_gpu())
+        return Inventory(
+            gpus=self._mark_visible(gpus, found),
+            driver=_driver_version(),
+            cuda=_cuda_version(),
+            problems=tuple(found),
+        )
+
+    def _read_card(
+        self, index: int, system_memory: SystemMemory | None, own_pids: Collection[int], found: list[Problem]
+    ) -> tuple[Gpu, ...]:
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            card = read_device(handle, index, system_memory, own_pids)
+            slices = read_slices(handle, card, own_pids)
+        except pynvml.NVMLError as error:
+            if error.value in _RESTART_AFTER:
+                raise
+            reason = gone_reason(error) or f"it cannot be asked: {error} (NVML error {error.value})"
+            return (self._lost(index, reason, found),)
+        self._known[index] = card
+        if slices is None:
+            if card.state is GpuState.UNSUPPORTED:
+                found.append(problems.gpu_unsupported(_label(card), card.reason or ""))
+            return (card,)
+        if not slices:
+            found.append(problems.mig_without_slices(_label(card)))
+            return (replace(card, state=GpuState.UNSUPPORTED, reason="it is in MIG mode but has no slice"),)
+        return slices
+
+    def _lost(self, index: int, reason: str, found: list[Problem]) -> Gpu:
+        before = self._known.get(index)
+        gpu = Gpu(
+            index=index,
+            uuid=before.uuid if before else None,
+            name=before.name if before else None,
+            kind=before.kind if before else GpuKind.DISCRETE,
+            state=GpuState.LOST,
+            reason=reason,
+            compute_capability=before.compute_capability if before else None,
+            pci_bus_id=before.pci_bus_id if before else None,
+        )
+        found.append(problems.gpu_lost(_label(gpu), reason))
+        return gpu
+
+    def _mark_visible(self, gpus: list[Gpu], found: list[Problem]) -> tuple[Gpu, ...]:
+        value = self.environment.get("CUDA_VISIBLE_DEVICES")
+        if value is None:
+            return tuple(gpus)
+        visible = visible_devices(_devices(gpus), value)
+        names = [gpu.name for gpu in gpus]
+        if not visible.uuids and gpus:
+            found.append(problems.nothing_visible(value, visible.stopped_at))
+        elif visible.stopped_at is not None:
+            found.append(problems.visible_list_cut(value, visible.stopped_at))
+        elif ambiguous_order(visible, names, self.environment.get("CUDA_DEVICE_ORDER")):
+            found.append(problems.visible_order_unclear(value))
+        marked = [replace(gpu, visible=gpu.uuid in visible.uuids) for gpu in gpus]
+        order = {uuid: place for place, uuid in enumerate(visible.uuids)}
+        return tuple(sorted(marked, key=lambda gpu: order.get(gpu.uuid or "", len(order))))
+
+    def _without_driver(self, problem: Problem) -> Inventory:
+        # Cards that were there a moment ago did not become "none": they are lost for as long as the driver is silent.
+        gpus = tuple(self._lost(index, problem.message, []) for index in sorted(self._known))
+        return Inventory(gpus=gpus, problems=(problem,))
+
+    def _system_memory(self) -> SystemMemory | None:
+        try:
+            return parse_meminfo(self.meminfo.read_text(encoding="ascii", errors="replace"))
+        except OSError:
+            return None
+
+
+def _devices(gpus: list[Gpu]) -> list[Device]:
+    by_index: dict[int, list[Gpu]] = {}
+    for gpu in gpus:
+        by_index.setdefault(gpu.index, []).append(gpu)
+    devices = []
+    for index in range(max(by_index, default=-1) + 1):
+        cards = by_index.get(index, [])
+        slices = tuple(gpu.uuid for gpu in cards if gpu.kind is GpuKind.MIG and gpu.uuid)
+        devices.append(Device(uuid=cards[0].uuid if cards and not slices else None, slices=slices))
+    return devices
+
+
+def _label(gpu: Gpu) -> str:
+    return f"GPU {gpu.index}" + (f" ({gpu.name})" if gpu.name else "")
+
+
+def _driver_version() -> str | None:
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def _cuda_version() -> str | None:
+    for call in (pynvml.nvmlSystemGetCudaDriverVersion_v2, pynvml.nvmlSystemGetCudaDriverVersion):
+        try:
+            number = call()
+        except pynvml.NVMLError:
+            continue
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return None
