@@ -1,7 +1,7 @@
 """When to try the coordinator again: jittered, capped, and patient after a short-lived link.
 
 Every delay is drawn from [window / 4, window], also the first after a loss: a fleet that lost its coordinator together
-must not come back together. The window doubles with each failure and only shrinks back after a link that stayed up.
+must not come back together. The window grows with each failure and only shrinks back after a link that stayed up.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,8 @@ class BackoffPolicy:
     start_s: float = 0.5
     """The very first attempt of a process is spread over this long: machines also boot together."""
     window_s: float = 4.0
+    growth: float = 1.5
+    """How much the window grows with each failure."""
     cap_s: float = 60.0
     slow_s: float = 30.0
     """Smallest window after a fault that time alone does not mend soon (certificates, a busy coordinator)."""
@@ -66,7 +68,7 @@ class Backoff:
         self._up_since = None
         window_s = max(self._window_s, policy.slow_s) if slow else self._window_s
         delay_s = window_s * (0.25 + 0.75 * self._draw())
-        self._window_s = min(policy.cap_s, self._window_s * 2)
+        self._window_s = min(policy.cap_s, self._window_s * policy.growth)
         self.failures += 1
         if retry_after_s is None:
             return delay_s
