@@ -70,6 +70,12 @@ def publish(keys: Sequence[SignerKey]) -> dict[str, Any]:
     }
 
 
+def publish_all(keys: Sequence[SignerKey]) -> list[dict[str, Any]]:
+    """The published form of the keys of several chains, one history each."""
+    chains = dict.fromkeys(key.chain for key in keys)
+    return [publish([key for key in keys if key.chain == chain]) for chain in chains]
+
+
 def trusted_keys(published: Any) -> dict[str, bytes]:
     """The public keys of a published history by key id, once every endorsement has been checked.
 

@@ -47,7 +47,7 @@ class Finding:
     """The first thing wrong with a set of receipts."""
 
     line: int
-    """Number of the line or element, from 1."""
+    """Number of the line, from 1."""
     code: str
     message: str
     chain: str | None = None
@@ -55,19 +55,51 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
-    """What a verification found."""
+class Verification:
+    """A check of receipts one after the other, in the order of their chains (several chains may be mixed)."""
 
+    trusted: Mapping[str, bytes] | None = None
+    """Key id → raw public key; with these given, only receipts they signed verify."""
     receipts: int = 0
     """Receipts that verified."""
-    bad: Finding | None = None
-    """The first bad link; `None` when all is good."""
     gaps: int = 0
-    """Places where links of the chain are not in the file, as in the export of a single key."""
+    """Places where links of a chain were not among the receipts, as in the export of a single API key."""
     signers: set[str] = field(default_factory=set)
     """Key ids that signed."""
-    chains: dict[str, Link] = field(default_factory=dict)
-    """Last verified link of each chain."""
+    first: dict[str, Link] = field(default_factory=dict)
+    """First link seen of each chain."""
+    last: dict[str, Link] = field(default_factory=dict)
+    """Last link seen of each chain."""
+    bad: Finding | None = None
+    """The first bad link that `verify_lines` met; `None` when all is good."""
+
+    def add(self, item: Any) -> Link:
+        """Check the next receipt, as text or parsed.
+
+        Raises:
+            BadReceipt: it does not verify, or does not follow the ones before.
+        """
+        link = verify_envelope(parse(item) if isinstance(item, (str, bytes)) else item, self.trusted)
+        self._follow(link, self.last.get(link.chain))
+        self.first.setdefault(link.chain, link)
+        self.last[link.chain] = link
+        self.signers.add(link.signer)
+        self.receipts += 1
+        return link
+
+    def _follow(self, link: Link, before: Link | None) -> None:
+        if link.seq == 1 and link.prev != GENESIS.hex():
+            raise BadReceipt("broken_link", "the first link of a chain names a predecessor")
+        if link.seq == 1 and link.signer != link.chain:
+            raise BadReceipt("unknown_signer", f"chain {link.chain} is named after another key than {link.signer}")
+        if before is None:
+            return
+        if link.seq <= before.seq:
+            raise BadReceipt("out_of_order", f"link {link.seq} comes after link {before.seq}")
+        if link.seq > before.seq + 1:
+            self.gaps += 1
+        elif link.prev != before.hash:
+            raise BadReceipt("broken_link", f"link {link.seq} does not continue from link {before.seq}")
 
 
 def parse(text: str | bytes) -> Any:
@@ -118,55 +150,33 @@ def verify_envelope(envelope: Any, trusted: Mapping[str, bytes] | None = None) -
     return Link(chain, seq, envelope["hash"], prev, envelope["signer"], receipt_id)
 
 
-def verify_lines(lines: Iterable[str | bytes], trusted: Mapping[str, bytes] | None = None) -> Report:
-    """Check receipts and how they follow each other, one JSON object a line; empty lines are skipped."""
-    return verify_all((line for line in lines if line.strip()), trusted)
+def verify_lines(lines: Iterable[str | bytes], trusted: Mapping[str, bytes] | None = None) -> Verification:
+    """Check receipts and how they follow each other, one JSON object a line, and stop at the first bad one."""
+    found = Verification(trusted)
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                found.add(line)
+            except BadReceipt as bad:
+                found.bad = finding(number, line, bad)
+                return found
+    return found
 
 
-def verify_all(items: Iterable[Any], trusted: Mapping[str, bytes] | None = None) -> Report:
-    """Check receipts in the given order, as text or parsed, and stop at the first bad one.
-
-    Links of one chain must come in rising order; where two are neighbours, the later must name the earlier's hash.
-    """
-    report = Report()
-    for number, item in enumerate(items, 1):
-        seen: Any = None
-        try:
-            seen = parse(item) if isinstance(item, (str, bytes)) else item
-            link = verify_envelope(seen, trusted)
-            _follow(link, report)
-        except BadReceipt as bad:
-            where = seen if isinstance(seen, dict) else {}
-            chain, seq = where.get("chain"), where.get("seq")
-            report.bad = Finding(
-                number,
-                bad.code,
-                str(bad),
-                chain if isinstance(chain, str) else None,
-                seq if type(seq) is int else None,
-            )
-            return report
-        report.chains[link.chain] = link
-        report.signers.add(link.signer)
-        report.receipts += 1
-    return report
-
-
-def _follow(link: Link, report: Report) -> None:
-    before = report.chains.get(link.chain)
-    if link.seq == 1 and link.prev != GENESIS.hex():
-        raise BadReceipt("broken_link", "the first link of a chain names a predecessor")
-    if link.seq == 1 and link.signer != link.chain:
-        raise BadReceipt("unknown_signer", f"chain {link.chain} is named after another key than {link.signer}")
-    if before is None:
-        return
-    if link.seq <= before.seq:
-        raise BadReceipt("out_of_order", f"link {link.seq} comes after link {before.seq}")
-    if link.seq == before.seq + 1:
-        if link.prev != before.hash:
-            raise BadReceipt("broken_link", f"link {link.seq} does not continue from link {before.seq}")
-    else:
-        report.gaps += 1
+def finding(line: int, item: Any, bad: BadReceipt) -> Finding:
+    """What is wrong with a receipt, and which link of which chain it says it is."""
+    try:
+        said = parse(item) if isinstance(item, (str, bytes)) else item
+    except BadReceipt:
+        said = None
+    chain, seq = (said.get("chain"), said.get("seq")) if isinstance(said, dict) else (None, None)
+    return Finding(
+        line,
+        bad.code,
+        str(bad),
+        chain if isinstance(chain, str) else None,
+        seq if type(seq) is int else None,
+    )
 
 
 def _root(digest: bytes, path: Any) -> bytes:

@@ -1,7 +1,8 @@
 """What can go wrong with the store, as errors with a stable code, one line of cause and the next step.
 
 `StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
-codes are `database_down`, `database_slow`, `database_busy`, `disk_full`, `spool_full`, `store_closed`, `chain_conflict`.
+codes are `database_down`, `database_slow`, `database_busy`, `disk_full`, `disk_error`, `spool_full`, `store_closed`,
+`chain_conflict`.
 """
 
 import errno
@@ -32,12 +33,14 @@ class TokenRejected(StoreError):  # noqa: N818  (an answer, not a fault)
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SQLITE_CODES = {
     sqlite3.SQLITE_FULL: "disk_full",
+    sqlite3.SQLITE_IOERR: "disk_error",
     sqlite3.SQLITE_BUSY: "database_busy",
     sqlite3.SQLITE_LOCKED: "database_busy",
     sqlite3.SQLITE_INTERRUPT: "database_slow",
 }
 _NEXT_STEPS = {
     "disk_full": "Free space on the disk that holds the data directory",
+    "disk_error": "Look at the disk that holds the data directory: full, over a quota, or failing",
     "database_busy": "Another program holds the database; end it or wait",
     "database_slow": "Look at the database server's load and its disk",
     "database_down": "Check that the database runs and that its address is right",
@@ -49,7 +52,7 @@ def unavailable(error: Exception) -> StoreUnavailable | None:
     if isinstance(error, StoreUnavailable):
         return error
     if isinstance(error, OSError):
-        code = "disk_full" if error.errno in _DISK else "database_down"
+        code = "disk_full" if error.errno in _DISK else "disk_error"
         return _unavailable(code, error.strerror or str(error))
     if isinstance(error, PoolTimeout):
         return _unavailable("database_slow", "no database connection became free in time")

@@ -1,6 +1,7 @@
 """The signing key of a data directory and its chain in the store: first use, rotation, a new beginning."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -38,7 +39,7 @@ def open_signer(connection: Connection, data_dir: Path, now_s: float, *, embedde
 def rotate(connection: Connection, data_dir: Path, now_s: float) -> SignerKey:
     """Hand the chain on to a new key, endorsed by the current one; a running coordinator takes it up by itself.
 
-    The key file is replaced after the transaction by `finish`: until the store knows the new key, nothing is signed
+    The key file is replaced after the transaction by `finish_rotation`: until the store knows the new key, nothing is signed
     with it. A rotation that was interrupted is completed, not repeated.
 
     Raises:
@@ -64,7 +65,8 @@ def rotate(connection: Connection, data_dir: Path, now_s: float) -> SignerKey:
 
 def finish_rotation(data_dir: Path) -> None:
     """Put the key that `rotate` entered in the store in the place of the old one."""
-    (data_dir / NEXT_KEY_FILE).replace(data_dir / KEY_FILE)
+    with suppress(FileNotFoundError):  # two rotations at once make one key, and the other has put it there
+        (data_dir / NEXT_KEY_FILE).replace(data_dir / KEY_FILE)
     _sync_dir(data_dir)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.receipts.chain import Sealed
-from brain_coord.receipts.history import publish
+from brain_coord.receipts.history import publish_all
 from brain_coord.store import api_keys, join_tokens, nodes, receipt_rows, signer_keys
 from brain_coord.store.database import Database, connect, open_database
 from brain_coord.store.key_cache import KeyCache
@@ -295,9 +295,7 @@ class Store:
 
     async def signers(self) -> list[dict[str, Any]]:
         """The published key history of every chain in the store (`brain_coord.receipts.history`)."""
-        keys = await self.read(signer_keys.list_signer_keys)
-        chains = sorted({key.chain for key in keys})
-        return [publish([key for key in keys if key.chain == chain]) for chain in chains]
+        return publish_all(await self.read(signer_keys.list_signer_keys))
 
     async def checkpoint(self, chain: str) -> Checkpoint | None:
         """What is left of the pruned start of a chain."""

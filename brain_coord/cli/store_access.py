@@ -1,0 +1,70 @@
+"""How commands reach the store: the shared options, and errors as one line of cause with the next step."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import orjson
+import platformdirs
+import typer
+from sqlalchemy import Connection
+
+from brain_coord.receipts.signer import SignerError
+from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.session import session
+
+USAGE: Final = 2
+"""Exit code: the command line is wrong, or names something that is not there."""
+
+TEMPORARY: Final = 75
+"""Exit code: the store cannot be used now, it may work later."""
+
+CONFIG: Final = 78
+"""Exit code: only a person can mend it."""
+
+DATABASE_URL: Final = "BRAIN_COORD_DATABASE_URL"
+"""Environment variable with the PostgreSQL URL; a URL may hold a password, so it is never an argument."""
+
+
+def default_data_dir() -> Path:
+    """The coordinator's data folder when none is named."""
+    return platformdirs.user_data_path("brain-coord")
+
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir",
+        envvar="BRAIN_COORD_DATA_DIR",
+        default_factory=default_data_dir,
+        show_default="the user's data folder",
+        help="The coordinator's data folder.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+@contextmanager
+def open_store(data_dir: Path, *, write: bool) -> Iterator[Connection]:
+    """A transaction on the store; its errors end the command."""
+    try:
+        with session(data_dir, os.environ.get(DATABASE_URL) or None, write=write) as connection:
+            yield connection
+    except StoreUnavailable as error:
+        fail(error.code, error.message, error.next_step, TEMPORARY)
+    except (StoreError, SignerError) as error:
+        fail(error.code, error.message, error.next_step)
+
+
+def fail(code: str, message: str, next_step: str = "", exit_code: int = CONFIG) -> NoReturn:
+    """Say what is wrong on standard error, and leave."""
+    typer.echo(f"error [{code}]: {message}" + (f"\n  next: {next_step}" if next_step else ""), err=True)
+    raise typer.Exit(exit_code)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -1,0 +1,105 @@
+"""`brain-coord token`: join tokens that admit nodes."""
+
+import re
+import time
+from typing import Annotated, Any
+
+import typer
+
+from brain_coord.cli.rows import print_rows
+from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
+from brain_coord.receipts.body import timestamp
+from brain_coord.store import join_tokens
+from brain_coord.store.records import JoinToken
+
+token_app = typer.Typer(no_args_is_help=True, help="Join tokens that admit nodes.")
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def seconds_of(text: str) -> float:
+    """The length of a duration such as `90s`, `30m`, `12h`, `7d` or `2w`.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text.strip().lower())
+    if match is None:
+        raise typer.BadParameter("give a number and a unit, such as 90s, 30m, 12h, 7d or 2w")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@token_app.command("create")
+def create(
+    data_dir: DataDir,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Nodes that join with it are the operator's own hardware.")
+    ] = False,
+    uses: Annotated[
+        int | None, typer.Option(min=1, help="How many nodes it admits; any number when not given.")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long it admits new nodes, such as 12h or 7d.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="A name to recognise the token by.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a token and print it. It is shown this once; the store keeps only its hash."""
+    ttl_s = None if ttl is None else seconds_of(ttl)
+    with open_store(data_dir, write=True) as connection:
+        token, text = join_tokens.create_token(
+            connection, time.time(), operator=operator, uses=uses, ttl_s=ttl_s, label=label
+        )
+    if as_json:
+        print_json({"token": text, **_members(token)})
+        return
+    typer.echo(text)
+    typer.echo(f"{token.token_id}; shown this once. A node takes it by --token-file or BRAIN_NODE_TOKEN", err=True)
+
+
+@token_app.command("list")
+def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
+    """List all tokens by id and first characters."""
+    with open_store(data_dir, write=False) as connection:
+        tokens = join_tokens.list_tokens(connection)
+    if as_json:
+        print_json([_members(token) for token in tokens])
+        return
+    if not tokens:
+        typer.echo("no tokens yet; make one with: brain-coord token create", err=True)
+        return
+    heads = ("id", "prefix", "operator", "uses left", "label", "created", "expires", "revoked")
+    print_rows(heads, map(_row, tokens))
+
+
+@token_app.command("revoke")
+def revoke(data_dir: DataDir, token_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
+    """Revoke a token for good. Nodes that it has admitted stay; ban those that should not."""
+    with open_store(data_dir, write=True) as connection:
+        done = join_tokens.revoke_token(connection, token_id, time.time())
+    if not done:
+        fail("no_such_token", f"there is no good token {token_id}", "See the ids with: brain-coord token list", USAGE)
+    if as_json:
+        print_json({"id": token_id, "revoked": True})
+    else:
+        typer.echo(f"revoked {token_id}")
+
+
+def _row(token: JoinToken) -> list[str | None]:
+    shown = _members(token)
+    uses = "any" if token.uses_left is None else str(token.uses_left)
+    times = [shown["created"], shown["expires"], shown["revoked"]]
+    return [token.token_id, token.prefix, "yes" if token.operator else "no", uses, token.label, *times]
+
+
+def _members(token: JoinToken) -> dict[str, Any]:
+    return {
+        "id": token.token_id,
+        "prefix": token.prefix,
+        "operator": token.operator,
+        "label": token.label,
+        "uses_left": token.uses_left,
+        "created": timestamp(token.created_s),
+        "expires": None if token.expires_s is None else timestamp(token.expires_s),
+        "revoked": None if token.revoked_s is None else timestamp(token.revoked_s),
+    }

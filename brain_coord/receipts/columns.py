@@ -1,0 +1,63 @@
+"""A receipt as one row of a spreadsheet."""
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from brain_coord.receipts.chain import Sealed
+
+_PATHS: dict[str, tuple[str, ...]] = {
+    "id": ("body", "id"),
+    "time": ("body", "time"),
+    "key": ("body", "key"),
+    "plan": ("body", "plan"),
+    "route": ("body", "route"),
+    "model": ("body", "model"),
+    "served_model": ("body", "served_model"),
+    "mode": ("body", "mode"),
+    "privacy": ("body", "privacy"),
+    "class": ("body", "class"),
+    "node": ("body", "node"),
+    "outcome": ("body", "outcome"),
+    "error": ("body", "error"),
+    "prompt_billed": ("body", "tokens", "prompt_billed"),
+    "completion_billed": ("body", "tokens", "completion_billed"),
+    "first_output_ms": ("body", "timings", "first_output_ms"),
+    "decode_tok_s": ("body", "timings", "decode_tok_s"),
+    "total_ms": ("body", "timings", "total_ms"),
+    "amount_usd": ("body", "price", "amount_usd"),
+    "chain": ("chain",),
+    "seq": ("seq",),
+    "hash": ("hash",),
+}
+COLUMNS = tuple(_PATHS)
+"""The columns, in order. The full receipt is the JSON form; this one is for sums."""
+
+
+def csv_head() -> str:
+    """The first line."""
+    return _line(COLUMNS)
+
+
+def csv_row(receipt: Sealed) -> str:
+    """One receipt as a line; what is unknown is an empty cell."""
+    envelope = receipt.envelope()
+    return _line([_cell(_at(envelope, path)) for path in _PATHS.values()])
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _cell(value: Any) -> Any:
+    # Spreadsheets run text that begins like a formula, and a client chooses the model's name.
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _line(cells: Any) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()
