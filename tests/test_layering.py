@@ -28,6 +28,7 @@ LAYERS = [
         "brain_coord.gateway",
         "brain_coord.link",
         "brain_coord.web",
+        "brain_coord.probes",
     },
     {
         "brain_node.agent",
@@ -35,6 +36,10 @@ LAYERS = [
         "brain_node.cli",
         "brain_node.__main__",
         "brain_coord.app",
+        "brain_coord.admin",
+        "brain_coord.coordinator",
+        "brain_coord.memory",
+        "brain_coord.server",
         "brain_coord.settings",
         "brain_coord.cli",
         "brain_coord.__main__",

@@ -16,6 +16,7 @@ Nothing else in the product retries a generation. What may be tried again, and w
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final
 
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
@@ -91,9 +92,8 @@ async def run_attempts(
         stream: the client, for a streamed answer.
         selected: told of each target before it is tried.
     """
-    loop = asyncio.get_running_loop()
     while (target := await next_target()) is not None:
-        remaining = began + limits.whole_s - loop.time()
+        remaining = began + limits.whole_s - monotonic()
         if remaining <= 0:
             result.failure = "deadline"
             return
@@ -129,8 +129,7 @@ class _Try:
         self._limits = limits
         self._remaining = remaining
         self._stream = stream
-        self._loop = asyncio.get_running_loop()
-        self._started = self._loop.time()
+        self._started = monotonic()
         self._status: int | None = None
 
     async def run(self) -> bool:
@@ -219,7 +218,7 @@ class _Try:
         return False
 
     def _record(self, cause: str | None, *, ran: bool, blamed: bool) -> None:
-        result, now = self._result, self._loop.time()
+        result, now = self._result, monotonic()
         attempt = Attempt(
             resource_class=str(self._target.resource_class),
             target=self._target.name,

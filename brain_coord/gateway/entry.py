@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from dataclasses import dataclass, field
+from time import monotonic
 
 import structlog
 
@@ -60,7 +61,7 @@ class Gateway:
     async def _generate(self, dialect: Dialect, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         caller = await authenticate(self.keys, headers)
-        began = asyncio.get_running_loop().time()
+        began = monotonic()
         settings = self.settings
         raw = await read_body(receive, headers, limit_bytes=settings.body_bytes, idle_s=settings.body_idle_s)
         request = parse_request(request_id, dialect, raw, headers)

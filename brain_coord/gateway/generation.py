@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final, Literal
 
 import orjson
@@ -161,10 +162,10 @@ class Generation:
         return self.record.decision.worth_waiting or bool(self._tried)
 
     async def _wait(self, *, again: bool) -> bool:
-        remaining = self.record.began + self._settings.queue_s - self._loop.time()
+        remaining = self.record.began + self._settings.queue_s - monotonic()
         if remaining <= 0:
             return False
-        started = self._loop.time()
+        started = monotonic()
         try:
             return await self._waiting.wait(self._caller.key_id or "", remaining, again=again)
         except QueueFull:
@@ -172,7 +173,7 @@ class Generation:
                 "queue_full", "too many requests wait for a free slot; try again shortly", retry_after_s=2
             ) from None
         finally:
-            self.record.queued_ms += (self._loop.time() - started) * 1000
+            self.record.queued_ms += (monotonic() - started) * 1000
 
     # --- endings -----------------------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class Generation:
         assert tail is not None
         assert answer is not None
         events = [event for event in tail.events if sse.data_of(event) != b"[DONE]"]
-        member = b'"brain":' + orjson.dumps(self.record.brain(self._loop.time()))
+        member = b'"brain":' + orjson.dumps(self.record.brain(monotonic()))
         for at in range(len(events) - 1, -1, -1):
             if sse.data_of(events[at]) is not None:
                 events[at] = sse.splice(events[at], member)
@@ -217,13 +218,13 @@ class Generation:
             return
         dialect = self._request.dialect
         answer.usage = dialect.usage_of(data)
-        answer.clock.output(self._loop.time(), dialect.text_bytes_of(data))
+        answer.clock.output(monotonic(), dialect.text_bytes_of(data))
         answer.finished = True
         answer.passed_on(body)
         record.outcome = "completed"
         await self._keep()
         at = body.rstrip()
-        member = b'"brain":' + orjson.dumps(record.brain(self._loop.time()))
+        member = b'"brain":' + orjson.dumps(record.brain(monotonic()))
         await send_json(self._send, 200, at[:-1] + (b"," if data else b"") + member + b"}", self._headers())
 
     async def _send_refusal(self, refusal: EngineFault) -> None:
@@ -315,7 +316,7 @@ class Generation:
 
     async def _keep(self) -> None:
         """Settle what the attempts mean for their targets, and make the receipt durable."""
-        now = self._loop.time()
+        now = monotonic()
         settle(self.record.result, streamed=self._request.stream, completed=self.record.outcome == "completed")
         await self._journal.record(self.record.draft(now))
 

@@ -6,6 +6,7 @@ returns them, and a client that has seen the end of an answer can rely on its re
 
 import asyncio
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final, Protocol
 
 import orjson
@@ -79,9 +80,9 @@ async def relay_stream(
     clock = answer.clock
     try:
         async with asyncio.timeout(limits.first_output_s) as timer:
-            armed = loop.time()
+            armed = monotonic()
             while (chunk := await exchange.read()) is not None:
-                now = loop.time()
+                now = monotonic()
                 ready: list[bytes] = []
                 for event in splitter.feed(chunk):
                     data = sse.data_of(event)

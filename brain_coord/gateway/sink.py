@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from time import monotonic
 from typing import Any, Final
 
 from brain_coord.gateway import sse
@@ -56,7 +57,7 @@ class ClientStream:
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _body(self, data: bytes, *, more: bool = True) -> None:
-        self._sending_since = self._loop.time()
+        self._sending_since = monotonic()
         try:
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
         finally:
@@ -74,7 +75,7 @@ class ClientStream:
             await self._stop_waiting()
         if not self.begun:
             await self._begin()
-        self._sending_since = self._loop.time()
+        self._sending_since = monotonic()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._sending_since = None
 
@@ -89,7 +90,7 @@ class ClientStream:
 
     def _check_stall(self) -> None:
         since = self._sending_since
-        if since is not None and self._loop.time() - since > self._stall_s:
+        if since is not None and monotonic() - since > self._stall_s:
             self._on_stall()
             return
         self._stall_check = self._loop.call_later(STALL_CHECK_S, self._check_stall)

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final, Protocol
 
 import orjson
@@ -140,7 +141,7 @@ class NodeGate:
         await socket.close(TRY_LATER if refused.retry else POLICY, refused.code)
 
     async def _open(self, node: Node, hello: Hello, socket: LinkSocket, address: str) -> Session:
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         older = node.session
         session = Session(
             session_id=secrets.token_hex(8),
@@ -177,13 +178,12 @@ class NodeGate:
         return session
 
     async def _listen(self, node: Node, session: Session, socket: LinkSocket) -> str:
-        loop = asyncio.get_running_loop()
         complaints: set[str] = set()
         while True:
             text = await socket.text()
             if text is None:
                 return "its link closed"
-            now = loop.time()
+            now = monotonic()
             session.last_heard = now
             dropped: list[str] = []
             try:
@@ -209,13 +209,12 @@ class NodeGate:
                 )
 
     async def _ping(self, node: Node, session: Session) -> None:
-        loop = asyncio.get_running_loop()
         for delay in FIRST_PINGS_S:
             await asyncio.sleep(delay)
-            await session.link.send(Ping(n=node.measured.rtt.ping(loop.time())))
+            await session.link.send(Ping(n=node.measured.rtt.ping(monotonic())))
         while True:
             await asyncio.sleep(self.ping_s)
-            await session.link.send(Ping(n=node.measured.rtt.ping(loop.time())))
+            await session.link.send(Ping(n=node.measured.rtt.ping(monotonic())))
 
     async def slot(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One slot connection, from handshake to end."""
@@ -236,10 +235,9 @@ class NodeGate:
 
     async def watch(self) -> None:
         """Close links that fell silent; runs for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(1.0, self.registry.heartbeat_s / 4))
-            now = loop.time()
+            now = monotonic()
             for node, session in self.registry.silent(now, self.lag):
                 log.warning("node silent", node=node.node_id)
                 self.registry.disconnect(node, session, "silent for three heartbeats")

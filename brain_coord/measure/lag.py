@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final
 
 PERIOD_S: Final = 0.25
@@ -40,7 +41,6 @@ class LoopLag:
 
     async def run(self) -> None:
         """Tick for ever."""
-        loop = asyncio.get_running_loop()
         while True:
-            self.tick(loop.time())
+            self.tick(monotonic())
             await asyncio.sleep(PERIOD_S)

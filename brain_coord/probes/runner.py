@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import orjson
@@ -33,15 +34,14 @@ async def run_probe(target: Target, body: dict[str, Any], *, timeout_s: float) -
         TargetFault: the node could not begin or broke off.
         EngineFault: the engine reported an error.
     """
-    loop = asyncio.get_running_loop()
     limits = PhaseLimits(accept_s=10.0, first_output_s=timeout_s, between_events_s=timeout_s)
-    answer = Answer(StreamClock(loop.time()))
+    answer = Answer(StreamClock(monotonic()))
     job = JobSpec("p-" + secrets.token_hex(8), target.model, CHAT.path, orjson.dumps(body), timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
             exchange = await target.start(job)
             try:
-                answer.clock.dispatched = loop.time()
+                answer.clock.dispatched = monotonic()
                 head = await exchange.head()
                 if head.status >= 400:
                     raise engine_error(

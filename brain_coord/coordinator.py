@@ -1,0 +1,158 @@
+"""The composition: every room of the coordinator, wired once, started and stopped in order."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from brain_coord import __version__
+from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
+from brain_coord.classes.backend import ClassBackend
+from brain_coord.classes.node_class import NodeClass
+from brain_coord.fleet.registry import Registry, StateChange
+from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.entry import Gateway
+from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.gateway.quiet import quiet_app
+from brain_coord.gateway.routes.context import ApiContext
+from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.link.endpoint import NodeGate
+from brain_coord.link.socket import refuse
+from brain_coord.measure.lag import LoopLag
+from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
+from brain_coord.probes.benchmarks import BenchmarkKeeper
+from brain_coord.routing.vocabulary import ResourceClass
+from brain_coord.settings import Settings
+from brain_coord.store.store import Store
+from brain_coord.web.pages import network_router
+from brain_node.contract.catalog import Catalog, load_catalog
+from brain_node.contract.limits import FRAME_BYTES
+from brain_node.contract.messages import Limits
+
+log = structlog.get_logger("brain.coordinator")
+
+LINK_PATH = "/node/v1/link"
+SLOT_PATH = "/node/v1/slot"
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """A running coordinator, and the ASGI application over it."""
+
+    settings: Settings
+    store: Store
+    catalog: Catalog
+    registry: Registry
+    lag: LoopLag
+    gateway: Gateway
+    gate: NodeGate
+    fleet: StoredFleet
+    benchmarks: BenchmarkKeeper
+    quiet: Any
+    admin: AdminServer
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @classmethod
+    async def start(cls, settings: Settings) -> "Coordinator":
+        """Open the store and wire everything.
+
+        Raises:
+            CatalogError, StoreError, SignerError: with code, cause and next step.
+        """
+        catalog = load_catalog(settings.catalog)
+        store = await Store.open(settings.data_dir, settings.store_url, options=settings.store)
+        lag = LoopLag()
+        registry = Registry(settings.heartbeat_s)
+        fleet = StoredFleet(store, registry, catalog, settings.token_required)
+        backends: list[ClassBackend] = [
+            NodeClass(ResourceClass.NATIVE_NETWORK, registry, catalog, operator=False),
+            NodeClass(ResourceClass.CLOUD_GPU, registry, catalog, operator=True),
+        ]
+        receipts = StoredReceipts(store)
+        waiting = WaitingRoom(settings.queue_limit)
+        gateway = Gateway(
+            keys=StoredKeys(store),
+            decider=Decider(backends, catalog, settings.community_first),
+            waiting=waiting,
+            journal=receipts,
+            settings=settings.gateway,
+        )
+        gate = NodeGate(
+            registry=registry,
+            admission=fleet,
+            lag=lag,
+            coordinator_key=await _public_key(store),
+            limits=Limits(
+                body_bytes=settings.gateway.body_bytes, frame_bytes=FRAME_BYTES, spare_slots=settings.spare_slots
+            ),
+            ping_s=settings.ping_s,
+        )
+        benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
+        quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
+        quiet.include_router(network_router(gateway, registry))
+        admin = AdminServer(settings.data_dir / SOCKET_NAME, operations(registry))
+        self = cls(settings, store, catalog, registry, lag, gateway, gate, fleet, benchmarks, quiet, admin)
+        await fleet.load()
+        registry.on_capacity.append(waiting.capacity)
+        registry.on_offer.append(benchmarks.check)
+        registry.on_outcome.append(fleet.outcome)
+        registry.on_change.append(_log_change)
+        await admin.start()
+        self._run(lag.run(), gate.watch(), benchmarks.run())
+        return self
+
+    def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
+        self._tasks += [asyncio.create_task(loop) for loop in loops]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: the hot routes and the websockets go straight to their rooms, everything else through FastAPI."""
+        kind = scope["type"]
+        path = str(scope.get("path", "")).removeprefix(self.settings.root_path)
+        if kind == "http":
+            if self.gateway.serves(path):
+                await self.gateway({**scope, "path": path}, receive, send)
+            else:
+                await self.quiet({**scope, "path": path}, receive, send)
+        elif kind == "websocket":
+            if path == LINK_PATH:
+                await self.gate.link(scope, receive, send)
+            elif path == SLOT_PATH:
+                await self.gate.slot(scope, receive, send)
+            else:
+                await refuse(receive, send, 404, f"there is no websocket at {path}")
+
+    async def drain(self) -> None:
+        """Refuse new requests, let streams end within the limit, end the rest cleanly, then let the nodes go."""
+        await self.gateway.drain(self.settings.drain_s)
+        await self.gate.close_all()
+
+    async def stop(self) -> None:
+        """End every loop and close the store; what was acknowledged is durable already."""
+        await self.admin.stop()
+        await self.benchmarks.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.store.close()
+
+
+async def _public_key(store: Store) -> str:
+    """The key that signs receipts, as nodes prove themselves against it."""
+    history = [each for each in await store.signers() if each["chain"] == store.chain]
+    current = history[0]["current"]
+    return next(str(key["public_key"]) for key in history[0]["keys"] if key["key_id"] == current)
+
+
+def operations(registry: Registry) -> dict[str, Operation]:
+    """What the operator's commands may ask of a running coordinator."""
+
+    async def nodes(_: dict[str, Any]) -> list[dict[str, Any]]:
+        return [node.public_view() for node in registry]
+
+    return {"nodes": nodes}
+
+
+def _log_change(change: StateChange) -> None:
+    log.debug("node state", node=change.node_id, before=change.before, after=change.after, reason=change.reason)

@@ -1,0 +1,55 @@
+"""The FastAPI application of the quiet routes, with every error in the one shape."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.routes import dry_run, health, models, nodes, receipts
+from brain_coord.gateway.routes.context import ApiContext
+
+
+def quiet_app(context: ApiContext) -> FastAPI:
+    """The application over one coordinator."""
+    app = FastAPI(title="Brain Coord", version=context.version, redoc_url=None)
+    app.state.context = context
+    for module in (models, receipts, nodes, dry_run, health):
+        app.include_router(module.router)
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(Exception, _internal_error)
+    return app
+
+
+def _answer(error: ApiError) -> JSONResponse:
+    headers = {name.decode(): value.decode() for name, value in error.headers}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
+    return JSONResponse(error.body(), status_code=error.status, headers=headers)
+
+
+async def _api_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return _answer(error)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return _answer(fault("method_not_allowed", f"{request.url.path} does not take {request.method}"))
+    if error.status_code == 404:
+        return _answer(fault("not_found", f"there is no route {request.url.path}"))
+    return _answer(ApiError(error.status_code, "invalid_request", str(error.detail)))
+
+
+async def _validation_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"][1:])
+    return _answer(fault("invalid_field", f"`{name}`: {first['msg']}", param=name))
+
+
+async def _internal_error(_: Request, __: Exception) -> JSONResponse:
+    return _answer(fault("internal", "a fault of the coordinator; its log has the details"))

@@ -1,0 +1,55 @@
+"""What the quiet routes need, handed to them by the application through `app.state`."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from brain_coord.fleet.registry import Registry
+from brain_coord.gateway.auth import Caller, authenticate
+from brain_coord.gateway.entry import Gateway
+from brain_coord.measure.lag import LoopLag
+
+
+class ReceiptShelf(Protocol):
+    """Receipts that were recorded."""
+
+    async def envelope(self, receipt_id: str) -> dict[str, Any] | None:
+        """One receipt with its place in the chain and its signature."""
+
+    def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[bytes]:
+        """The receipts of one key as lines of canonical JSON, oldest first."""
+
+    async def signer(self) -> dict[str, Any]:
+        """The public key in force and its history."""
+
+    def health(self) -> dict[str, Any]:
+        """Whether receipts are being recorded, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """The parts of a running coordinator that the routes read."""
+
+    gateway: Gateway
+    registry: Registry
+    receipts: ReceiptShelf
+    lag: LoopLag
+    version: str
+
+
+def context_of(request: Request) -> ApiContext:
+    """The context of the application that serves a request."""
+    context = request.app.state.context
+    assert isinstance(context, ApiContext)
+    return context
+
+
+async def caller_of(request: Request) -> Caller:
+    """The key behind a request; 401 without a good one."""
+    return await authenticate(context_of(request).gateway.keys, dict(request.headers))
+
+
+Context = Annotated[ApiContext, Depends(context_of)]
+KnownCaller = Annotated[Caller, Depends(caller_of)]

@@ -1,0 +1,25 @@
+"""Whether the coordinator lives, and whether it should get requests."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from brain_coord.gateway.routes.context import Context
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz(context: Context) -> dict[str, Any]:
+    """200 while the process answers."""
+    return {"status": "ok", "version": context.version, "loop_lag_ms": round(context.lag.last_s * 1000, 3)}
+
+
+@router.get("/readyz")
+async def readyz(context: Context, response: Response) -> dict[str, Any]:
+    """503 while shutting down, or while requests could not be recorded."""
+    health = context.receipts.health()
+    ready = not context.gateway.draining and health["state"] != "refusing"
+    if not ready:
+        response.status_code = 503
+    return {"ready": ready, "draining": context.gateway.draining, "receipts": health}

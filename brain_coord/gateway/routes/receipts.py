@@ -1,0 +1,97 @@
+"""Receipts: one, its verification, an export, and the signer's key. A key sees its own receipts only."""
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from brain_coord.gateway.errors import fault
+from brain_coord.gateway.routes.context import ApiContext, Context, KnownCaller
+from brain_coord.receipts.verify import BadReceipt, verify_envelope
+
+router = APIRouter(tags=["receipts"])
+
+
+async def _own(context: ApiContext, receipt_id: str, key_id: str | None) -> dict[str, Any]:
+    envelope = await context.receipts.envelope(receipt_id)
+    if envelope is None or envelope["body"].get("key") != key_id:
+        raise fault("not_found", f"this key has no receipt {receipt_id}")
+    return envelope
+
+
+@router.get("/v1/receipts/{receipt_id}")
+async def get_receipt(receipt_id: str, context: Context, caller: KnownCaller) -> dict[str, Any]:
+    """The receipt with its place in the chain and its signature."""
+    return await _own(context, receipt_id, caller.key_id)
+
+
+@router.get("/v1/receipts/{receipt_id}/verify")
+async def verify_receipt(receipt_id: str, context: Context, caller: KnownCaller) -> dict[str, Any]:
+    """Whether hash and signature hold. `brain-coord receipts verify` does the same offline, without trusting us."""
+    envelope = await _own(context, receipt_id, caller.key_id)
+    try:
+        link = verify_envelope(envelope)
+    except BadReceipt as bad:
+        return {"receipt": receipt_id, "valid": False, "code": bad.code, "reason": str(bad)}
+    return {"receipt": receipt_id, "valid": True, "chain": link.chain, "seq": link.seq, "signer": link.signer}
+
+
+@router.get("/v1/receipts")
+async def export_receipts(
+    context: Context,
+    caller: KnownCaller,
+    since: Annotated[float | None, Query(alias="from", description="seconds since 1970")] = None,
+    until: Annotated[float | None, Query(alias="to", description="seconds since 1970")] = None,
+    format: Annotated[Literal["json", "csv"], Query(description="JSON lines or CSV")] = "json",  # noqa: A002
+) -> StreamingResponse:
+    """The receipts of the requests that this key made, oldest first."""
+    lines = context.receipts.export(caller.key_id or "", since, until)
+    if format == "json":
+        return StreamingResponse((line + b"\n" async for line in lines), media_type="application/jsonl")
+
+    async def rows() -> Any:
+        yield ",".join(_COLUMNS) + "\r\n"
+        async for line in lines:
+            body = orjson.loads(line)["body"]
+            yield ",".join(_cell(_at(body, column)) for column in _COLUMNS) + "\r\n"
+
+    return StreamingResponse(rows(), media_type="text/csv")
+
+
+_COLUMNS = (
+    "id",
+    "time",
+    "model",
+    "served_model",
+    "class",
+    "node",
+    "mode",
+    "privacy",
+    "outcome",
+    "tokens.prompt_billed",
+    "tokens.completion_billed",
+    "timings.first_output_ms",
+    "timings.decode_tok_s",
+    "timings.total_ms",
+)
+
+
+def _at(body: dict[str, Any], path: str) -> Any:
+    value: Any = body
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    if text[:1] in ("=", "+", "-", "@"):
+        text = "'" + text  # a spreadsheet must not take a model name for a formula
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+
+
+@router.get("/v1/signer")
+async def get_signer(context: Context) -> dict[str, Any]:
+    """The public key that signs receipts now, and those before it."""
+    return await context.receipts.signer()

@@ -1,0 +1,186 @@
+"""The store as the other rooms want it: a key book, a journal, a shelf of receipts, and admission of nodes."""
+
+import base64
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.standing import Standing
+from brain_coord.gateway.auth import Caller
+from brain_coord.gateway.errors import fault
+from brain_coord.receipts.body import ReceiptDraft
+from brain_coord.routing.vocabulary import Plan
+from brain_coord.store.errors import StoreUnavailable, TokenRejected
+from brain_coord.store.records import NodeRecord, Outcome
+from brain_coord.store.store import Store
+from brain_node.contract.catalog import Catalog
+from brain_node.contract.messages import Hello, Offer, Refusal, Refused, Report
+
+log = structlog.get_logger("brain.store")
+
+RETRY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKeys:
+    """API keys in the store."""
+
+    store: Store
+
+    async def find(self, secret: str) -> Caller | None:
+        """Whom a key belongs to."""
+        try:
+            key = await self.store.find_key(secret)
+        except StoreUnavailable as error:
+            log.warning("keys cannot be looked up", cause=str(error))
+            raise fault("store_unavailable", "the key cannot be checked right now", retry_after_s=2) from None
+        return None if key is None else Caller(key.key_id, Plan(key.plan))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipts:
+    """Journal and shelf in one: receipts in the store."""
+
+    store: Store
+
+    async def record(self, draft: ReceiptDraft) -> None:
+        """Durable when it returns; a request that cannot be recorded at all fails."""
+        try:
+            await self.store.append_receipt(draft)
+        except StoreUnavailable as error:
+            log.warning("receipt refused", request_id=draft.request_id, cause=str(error))
+            raise fault("store_unavailable", "the request cannot be recorded right now", retry_after_s=5) from None
+
+    async def envelope(self, receipt_id: str) -> dict[str, Any] | None:
+        """One receipt."""
+        sealed = await self.store.get_receipt(receipt_id)
+        return None if sealed is None else sealed.envelope()
+
+    async def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[bytes]:
+        """The receipts of one key."""
+        async for sealed in self.store.export_receipts(key_id, since_s, until_s):
+            yield sealed.line()
+
+    async def signer(self) -> dict[str, Any]:
+        """The published history of this coordinator's chain."""
+        history = [each for each in await self.store.signers() if each.get("chain") == self.store.chain]
+        return history[0] if history else {"chain": self.store.chain, "keys": []}
+
+    def health(self) -> dict[str, Any]:
+        """Whether receipts are being recorded, and where."""
+        return asdict(self.store.health)
+
+
+@dataclass(slots=True)
+class StoredFleet:
+    """Admits nodes, and keeps what has to outlive a session: benchmarks, outcomes, the operator's decisions."""
+
+    store: Store
+    registry: Registry
+    catalog: Catalog
+    token_required: bool
+    standings: dict[str, Standing] = field(default_factory=dict)
+
+    async def load(self) -> None:
+        """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
+        for record in await self.store.list_nodes():
+            self.registry.add(_node_of(record))
+        for benchmark in await self.store.load_benchmarks():
+            if (node := self.registry.get(benchmark.node_id)) is not None:
+                node.measured.benchmarks[benchmark.model] = benchmark
+        for node in self.registry:
+            await self._load_standing(node)
+
+    async def _load_standing(self, node: Node) -> None:
+        standing = await Standing.load(self.store, node.node_id, time.time())
+        self.standings[node.node_id] = standing
+        node.reliability = standing.score(time.time())
+
+    async def admit(self, hello: Hello, address: str) -> Node | Refused:
+        """The node behind a proved hello, or why it may not join."""
+        try:
+            return await self._admit(hello)
+        except TokenRejected as error:
+            return Refused(code="bad_token", message=f"{error.message}. {error.next_step}", retry=False)
+        except StoreUnavailable as error:
+            log.warning("a node cannot be admitted", node=hello.node_id, address=address, cause=str(error))
+            return Refused(
+                code="try_later", message="the coordinator's store is away", retry=True, retry_after_s=RETRY_S
+            )
+
+    async def _admit(self, hello: Hello) -> Node | Refused:
+        node = self.registry.get(hello.node_id)
+        if node is not None and node.banned is not None:
+            return Refused(code="banned", message=f"this node is banned: {node.banned}", retry=False)
+        if node is not None:
+            now = monotonic()
+            away_s = node.guard.refused_for_s(now)
+            if away_s is not None and node.session is not None:
+                return Refused(
+                    code="duplicate_node",
+                    message=f"two machines use the key of {node.node_id}; give one of them a key of its own "
+                    "(move its node.key away)",
+                    retry=True,
+                    retry_after_s=round(away_s, 1),
+                )
+        operator = node.operator if node is not None else False
+        if hello.token is not None:
+            operator = (await self.store.redeem_token(hello.token, hello.node_id)).operator
+        elif node is None and self.token_required:
+            return Refused(
+                code="token_required",
+                message="this coordinator asks for a join token; its operator makes one with `brain-coord token create`",
+                retry=False,
+            )
+        now_s = time.time()
+        record = await self.store.upsert_node(
+            NodeRecord(
+                node_id=hello.node_id,
+                public_key=base64.b64decode(hello.public_key),
+                first_seen_s=now_s,
+                last_seen_s=now_s,
+                operator=operator,
+                region=hello.offer.region,
+            )
+        )
+        node = self.registry.add(_node_of(record))
+        node.operator = record.operator
+        if node.node_id not in self.standings:
+            await self._load_standing(node)
+        return node
+
+    def judge(self, node: Node, offer: Offer, report: Report) -> tuple[Refusal, ...]:
+        """Only models of this coordinator's catalog are routed."""
+        del node, report
+        return tuple(
+            Refusal(model=model.id, reason="not in this coordinator's catalog")
+            for model in offer.models
+            if model.id not in self.catalog
+        )
+
+    def outcome(self, node: Node, result: str, model: str) -> None:
+        """A customer's job ended; the score follows at once, the store a moment later."""
+        outcome = Outcome(node.node_id, "customer", result, time.time(), model)
+        standing = self.standings.get(node.node_id)
+        if standing is not None:
+            standing.add(outcome)
+            node.reliability = standing.score(outcome.at_s)
+        self.store.add_outcome(outcome)
+
+
+def _node_of(record: NodeRecord) -> Node:
+    return Node(
+        node_id=record.node_id,
+        public_key=record.public_key,
+        operator=record.operator,
+        banned=record.banned_reason,
+        trusted=record.trusted,
+        operator_drain=record.draining,
+        first_seen=record.first_seen_s,
+    )

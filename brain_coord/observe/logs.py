@@ -1,0 +1,33 @@
+"""Structured logs on standard error: one line a record, JSON when nobody watches a terminal. Never prompt text."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logs(*, as_json: bool | None, level: str) -> None:
+    """Set structlog up.
+
+    Args:
+        as_json: `None` decides by whether standard error is a terminal.
+        level: the least level that is written.
+    """
+    json_lines = not sys.stderr.isatty() if as_json is None else as_json
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if json_lines else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    numeric = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(numeric),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries speak through logging; only what is wrong is worth a line.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
