@@ -124,6 +124,9 @@ def _closed(error: ConnectionClosed) -> Fault:
         return Fault("coordinator_busy", f"the coordinator asks to try again later{reason}", slow=True)
     if close.code == _SERVICE_RESTART or close.code == 1001:
         return Fault("coordinator_stopping", f"the coordinator is stopping or restarting{reason}")
+    if "superseded" in close.reason:
+        step = "if this repeats, another machine uses the same key file: move node.key away on one of them"
+        return Fault("superseded", f"another session of this node took over{reason}", step, slow=True)
     return Fault("closed", f"the coordinator closed the connection ({int(close.code)}{reason})")
 
 

@@ -1,0 +1,342 @@
+"""One job between a slot and a real HTTP engine: bytes, statuses, cancellation, and what broke on the way."""
+
+import asyncio
+import contextlib
+
+import orjson
+import pytest
+from aiohttp import web
+
+from brain_node.contract.messages import End, Job, decode
+from brain_node.relay import Endpoint, Relay
+from tests.support.eventually import eventually
+from tests.support.fake_engine import FakeEngine, stream
+
+BODY = b'{"model": "a/model", "n": 1}'
+
+
+class Lease:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.outcomes: list[str] = []
+        self.chunks = 0
+
+    def progress(self) -> None:
+        self.chunks += 1
+
+    def finished(self, outcome: str) -> None:
+        self.outcomes.append(outcome)
+
+
+class Engines:
+    """Gives every job a lease on one engine, or a refusal."""
+
+    def __init__(self, url: str, served_name: str = "a/model", api_key: str | None = None) -> None:
+        self.endpoint = Endpoint(url, api_key, served_name)
+        self.refusal: str | None = None
+        self.leases: list[Lease] = []
+
+    def claim(self, job: Job) -> Lease | str:
+        if self.refusal:
+            return self.refusal
+        self.leases.append(Lease(self.endpoint))
+        return self.leases[-1]
+
+
+class Wire:
+    """The coordinator's end: keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.frames: list[str | bytes] = []
+
+    async def send(self, frame: str | bytes) -> None:
+        self.frames.append(frame)
+
+    @property
+    def kinds(self) -> list[str]:
+        return ["bytes" if isinstance(frame, bytes) else decode(frame).TYPE for frame in self.frames]
+
+    @property
+    def head(self):
+        return next(decode(f) for f in self.frames if isinstance(f, str) and '"head"' in f)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(frame for frame in self.frames if isinstance(frame, bytes))
+
+
+def job(**changes) -> Job:
+    fields = {
+        "id": "j1",
+        "model": "a/model",
+        "path": "/v1/chat/completions",
+        "deadline_s": 30.0,
+        "body_bytes": len(BODY),
+    }
+    return Job(**(fields | changes))
+
+
+@contextlib.asynccontextmanager
+async def relay_to(engines: Engines):
+    relay = Relay(engines)
+    try:
+        yield relay
+    finally:
+        await relay.close()
+
+
+async def run_once(
+    engine: FakeEngine, body: bytes = BODY, engines: Engines | None = None, **changes
+) -> tuple[Wire, End, Engines]:
+    engines, wire = engines or Engines(engine.url), Wire()
+    async with relay_to(engines) as relay:
+        end = await relay.run(job(**changes), [body], wire.send)
+    return wire, end, engines
+
+
+async def test_a_streamed_answer_passes_byte_for_byte():
+    pieces = [b": ping\r\n\r\n", 'data: {"x": "漢字 🌍"}\n'.encode(), b"\n", b"data: [DONE]\n\n"]
+
+    async def script(request, _):
+        return await stream(request, pieces, pause_s=0.01)
+
+    async with FakeEngine(script) as engine:
+        wire, end, engines = await run_once(engine)
+    assert wire.kinds[:2] == ["accepted", "head"]
+    assert (wire.head.status, wire.head.content_type) == (200, "text/event-stream")
+    assert wire.body == b"".join(pieces)
+    assert (end.ok, end.cause) == (True, None)
+    assert engines.leases[0].outcomes == ["ok"]
+    assert engines.leases[0].chunks >= 2
+
+
+@pytest.mark.case("C-05")
+async def test_characters_cut_between_frames_stay_whole_in_their_bytes():
+    text = 'data: {"delta": "naive-ï 漢字 🌍"}\n\n'.encode()
+
+    async def script(request, _):
+        return await stream(request, [bytes([b]) for b in text], pause_s=0.001)
+
+    async with FakeEngine(script) as engine:
+        wire, _, _ = await run_once(engine)
+    assert wire.body == text
+
+
+async def test_the_request_reaches_the_engine_as_it_came():
+    body = b'{ "model":"a/model",\n"temperature": 1e-7, "x": [1,  2], "big": 123456789012345678901234567890 }'
+    async with FakeEngine() as engine:
+        await run_once(engine, body, path="/v1/completions")
+    seen = engine.requests[0]
+    assert (seen.path, seen.body) == ("/v1/completions", body)
+    assert seen.headers["Content-Type"] == "application/json"
+    assert "Accept-Encoding" not in seen.headers
+    assert "Authorization" not in seen.headers
+
+
+async def test_the_engines_key_is_sent_to_the_engine():
+    async with FakeEngine() as engine:
+        await run_once(engine, engines=Engines(engine.url, api_key="ENGINE-TESTSECRET"))
+    assert engine.requests[0].headers["Authorization"] == "Bearer ENGINE-TESTSECRET"
+
+
+@pytest.mark.case("D-07")
+@pytest.mark.parametrize("megabytes", [3, 12, 32])
+async def test_a_large_body_reaches_the_engine_whole(megabytes):
+    frames = [bytes([n % 256]) * (256 * 1024) for n in range(4 * megabytes)]
+    async with FakeEngine() as engine:
+        engines, wire = Engines(engine.url), Wire()
+        async with relay_to(engines) as relay:
+            end = await relay.run(job(), frames, wire.send)
+    assert end.ok
+    assert engine.requests[0].body == b"".join(frames)
+    assert engine.requests[0].headers["Content-Length"] == str(megabytes * 1024 * 1024)
+
+
+@pytest.mark.case("D-07")
+async def test_a_large_answer_is_cut_into_frames_that_fit():
+    answer = bytes(range(256)) * 8192
+
+    async def script(request, _):
+        return web.Response(body=answer, content_type="application/json")
+
+    async with FakeEngine(script) as engine:
+        wire, end, _ = await run_once(engine)
+    assert wire.body == answer
+    assert end.ok
+    assert max(len(frame) for frame in wire.frames if isinstance(frame, bytes)) <= 256 * 1024
+
+
+@pytest.mark.case("C-10")
+@pytest.mark.parametrize("status", [400, 404, 413, 429, 500, 503])
+async def test_the_engines_status_and_retry_after_are_passed_on(status):
+    async def script(request, _):
+        return web.json_response({"error": "no"}, status=status, headers={"Retry-After": "17"})
+
+    async with FakeEngine(script) as engine:
+        wire, end, engines = await run_once(engine)
+    assert (wire.head.status, wire.head.retry_after) == (status, "17")
+    assert orjson.loads(wire.body) == {"error": "no"}
+    assert end.ok
+    assert engines.leases[0].outcomes == ["engine_error" if status >= 500 else "ok"]
+
+
+@pytest.mark.parametrize("cause", ["no_engine", "draining", "busy"])
+async def test_a_job_that_cannot_be_taken_is_refused_and_never_queued(cause):
+    engines, wire = Engines("http://127.0.0.1:9"), Wire()
+    engines.refusal = cause
+    async with relay_to(engines) as relay:
+        end = await relay.run(job(), [BODY], wire.send)
+    assert (end.ok, end.cause) == (False, cause)
+    assert wire.frames == []
+
+
+async def test_an_engine_that_refuses_connections_never_had_the_job():
+    async with FakeEngine() as engine:
+        url = engine.url
+    engines, wire = Engines(url), Wire()
+    async with relay_to(engines) as relay:
+        end = await relay.run(job(), [BODY], wire.send)
+    assert (end.ok, end.cause) == (False, "engine_refused")
+    assert engines.leases[0].outcomes == ["engine_refused"]
+
+
+@pytest.mark.case("C-07")
+@pytest.mark.parametrize("pieces", [0, 3])
+async def test_an_engine_that_breaks_off_is_lost(pieces):
+    async def script(request, _):
+        response = web.StreamResponse()
+        if pieces:
+            await response.prepare(request)
+            for _ in range(pieces):
+                await response.write(b"data: x\n\n")
+                await asyncio.sleep(0.01)
+        request.transport.abort()
+        await asyncio.sleep(0)
+        return response
+
+    async with FakeEngine(script) as engine:
+        wire, end, engines = await run_once(engine)
+    assert (end.ok, end.cause) == (False, "engine_lost")
+    assert wire.body == b"data: x\n\n" * pieces
+    assert engines.leases[0].outcomes == ["engine_lost"]
+    assert len(engine.requests) == 1
+
+
+@pytest.mark.case("C-08")
+@pytest.mark.parametrize("when", ["before the head", "during the stream", "not streamed"])
+async def test_a_cancelled_job_hangs_up_on_the_engine(when):
+    async def script(request, _):
+        if when == "during the stream":
+            return await stream(request, [b"data: x\n\n"] * 10_000, pause_s=0.01)
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    async with FakeEngine(script) as engine:
+        engines, wire = Engines(engine.url), Wire()
+        async with relay_to(engines) as relay:
+            task = asyncio.create_task(relay.run(job(), [BODY], wire.send))
+            await eventually(lambda: len(wire.frames) >= (4 if when == "during the stream" else 1) and engine.running)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert engines.leases[0].outcomes == ["cancelled"]
+            await eventually(lambda: engine.hung_up == 1 and engine.running == 0)
+
+
+async def test_an_engine_silent_past_the_deadline_is_hung_up_on():
+    async def script(request, _):
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    async with FakeEngine(script) as engine:
+        _, end, engines = await run_once(engine, deadline_s=0.05)
+        await eventually(lambda: engine.hung_up == 1)
+    assert (end.ok, end.cause) == (False, "timeout")
+    assert engines.leases[0].outcomes == ["timeout"]
+
+
+async def test_a_slot_that_dies_ends_the_engines_work():
+    async def script(request, _):
+        return await stream(request, [b"data: x\n\n"] * 10_000, pause_s=0.001)
+
+    class Broken(Wire):
+        async def send(self, frame):
+            await super().send(frame)
+            if len(self.frames) == 5:
+                raise ConnectionResetError
+
+    async with FakeEngine(script) as engine:
+        engines, wire = Engines(engine.url), Broken()
+        async with relay_to(engines) as relay:
+            await relay.run(job(), [BODY], wire.send)
+            await eventually(lambda: engine.hung_up == 1)
+
+
+async def idle_race(answer_second: bool) -> tuple[Wire, End, list[str], list[bytes]]:
+    """An engine that closes the kept connection when the second request arrives on it, as an idle timeout would."""
+    log: list[str] = []
+    bodies: list[bytes] = []
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        number, requests = connections, 0
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+                )
+                requests += 1
+                log.append(f"connection {number} request {requests}")
+                if requests == 2 or (number > 1 and not answer_second):
+                    break
+                bodies.append(await reader.readexactly(length))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    engines = Engines(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with relay_to(engines) as relay:
+        assert (await relay.run(job(), [BODY], Wire().send)).ok
+        wire = Wire()
+        end = await relay.run(job(), [BODY], wire.send)
+    server.close()
+    await server.wait_closed()
+    return wire, end, log, bodies
+
+
+async def test_the_idle_pool_race_is_retried_once_on_a_new_connection():
+    wire, end, log, bodies = await idle_race(answer_second=True)
+    assert end.ok
+    assert wire.body == b"{}"
+    assert log == ["connection 1 request 1", "connection 1 request 2", "connection 2 request 1"]
+    assert bodies == [BODY, BODY]
+
+
+async def test_the_retry_is_never_repeated():
+    _, end, log, _ = await idle_race(answer_second=False)
+    assert (end.ok, end.cause) == (False, "engine_lost")
+    assert len(log) == 3
+
+
+async def test_a_proxy_variable_does_not_apply_to_engines(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    async with FakeEngine() as engine:
+        _, end, _ = await run_once(engine)
+    assert end.ok
+
+
+async def test_an_attached_engines_own_name_is_seen_by_the_engine_only():
+    async def script(request, body):
+        name = orjson.loads(body)["model"]
+        event = b'data: {"model":"%s","x":"\\"model\\":\\"%s\\""}\n\n' % (name.encode(), name.encode())
+        return await stream(request, [event[:12], event[12:], b"data: [DONE]\n\n"], pause_s=0.01)
+
+    async with FakeEngine(script) as engine:
+        wire, end, _ = await run_once(engine, engines=Engines(engine.url, served_name="local-7b"))
+    assert end.ok
+    assert orjson.loads(engine.requests[0].body)["model"] == "local-7b"
+    assert wire.body == b'data: {"model":"a/model","x":"\\"model\\":\\"local-7b\\""}\n\ndata: [DONE]\n\n'
