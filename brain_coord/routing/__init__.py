@@ -9,7 +9,8 @@ from brain_coord.routing.node_decision import NodeDecision, NodeScore
 from brain_coord.routing.node_router import decide_node
 from brain_coord.routing.privacy import default_privacy, is_privacy_conflict, may_see
 from brain_coord.routing.reading import SnapshotError
-from brain_coord.routing.record import Replay, replay, routing_record
+from brain_coord.routing.record import routing_record
+from brain_coord.routing.replay import Replay, replay
 from brain_coord.routing.snapshot import Snapshot, read_snapshot
 
 __all__ = [

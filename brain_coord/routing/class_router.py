@@ -52,7 +52,7 @@ def _exclusions(state: ClassState, request: ClassRequest, mode: Mode, privacy: P
 
 def _is_over(value: float | None, limit: float | None) -> bool:
     """A known value over a limit excludes; an unknown one does not."""
-    return is_known(value) and limit is not None and value > limit
+    return is_known(value) and is_known(limit) and value > limit
 
 
 def _score(eligible: Sequence[ClassState], weights: ClassWeights) -> list[ClassRow]:

@@ -10,6 +10,7 @@ from math import inf
 from typing import Final, TypeGuard
 
 from brain_coord.routing.vocabulary import Basis, Liveness, Mode, Plan, Privacy, ResourceClass
+from brain_coord.routing.weights import UNTRIED_RELIABILITY
 
 AUTO_MODEL: Final = "brain/auto"
 """The model id that lets the routers choose."""
@@ -136,6 +137,6 @@ class NodeState:
     benchmark_tok_s: float | None = None
     basis: Basis = Basis.UNMEASURED
     rtt_ms: float | None = None
-    reliability: float = 70
+    reliability: float = UNTRIED_RELIABILITY
     region: str | None = None
     ask_usd_per_1m: float | None = None

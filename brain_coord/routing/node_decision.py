@@ -15,7 +15,7 @@ MODEL_NOT_LOADED: Final = 1 << 0
 SPEED_UNMEASURED: Final = 1 << 1
 RTT_UNMEASURED: Final = 1 << 2
 NO_ASK_SET: Final = 1 << 3
-_NOTES: Final = ("model not loaded", "speed unmeasured", "rtt unmeasured", "no ask set")
+NOTES: Final = ("model not loaded", "speed unmeasured", "rtt unmeasured", "no ask set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class NodeScore(NamedTuple):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was not known or not ideal, in a fixed order."""
-        return tuple(note for bit, note in enumerate(_NOTES) if self.note_bits >> bit & 1)
+        return tuple(note for bit, note in enumerate(NOTES) if self.note_bits >> bit & 1)
 
     def to_dict(self) -> dict[str, Any]:
         """As `brain-coord route --json` and a receipt show it."""

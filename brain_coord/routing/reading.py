@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from math import isfinite
-from typing import Any, Final, TypeVar
+from math import inf, isfinite, nan
+from typing import Any, Final, TypeGuard, TypeVar
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -64,7 +64,7 @@ class Part:
     def text(self, name: str) -> str | None:
         """A string that is not empty."""
         value = self._member(name)
-        if value is None or (isinstance(value, str) and value):
+        if value is None or (_is_text(value) and value):
             return value
         raise self.fault(name, "a non-empty string")
 
@@ -84,12 +84,17 @@ class Part:
             return value
         raise self.fault(name, "true or false")
 
-    def number(self, name: str, at_most: float | None = None) -> float | None:
+    def number(self, name: str, at_most: float = inf) -> float | None:
         """A finite number of at least 0; the words NaN and Infinity are none."""
         value = self._member(name)
         if value is None:
             return None
-        return self._checked_number(name, value, at_most)
+        number = _as_float(value)
+        if isfinite(number) and 0 <= number <= at_most:
+            return number + 0.0  # turns -0.0 into 0.0
+        raise self.fault(
+            name, f"a number from 0 to {at_most:g}" if isfinite(at_most) else "a finite number of at least 0"
+        )
 
     def count(self, name: str) -> int | None:
         """A whole number of at least 0."""
@@ -121,7 +126,7 @@ class Part:
         """A list of strings, as a set."""
         values = self._list(name)
         for index, value in enumerate(values):
-            if not isinstance(value, str):
+            if not _is_text(value):
                 raise SnapshotError(f"{self.at(name)}[{index}]", f"must be a string, not {shown(value)}")
         return frozenset(values)
 
@@ -150,17 +155,20 @@ class Part:
             raise self.fault(name, "a list")
         return value
 
-    def _checked_number(self, name: str, value: Any, at_most: float | None) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                as_float = float(value)
-            except OverflowError:
-                as_float = float("inf")
-            if isfinite(as_float) and 0 <= as_float <= (as_float if at_most is None else at_most):
-                return as_float + 0.0  # turns -0.0 into 0.0
-        raise self.fault(
-            name, "a finite number of at least 0" if at_most is None else f"a number from 0 to {at_most:g}"
-        )
+
+def _as_float(value: Any) -> float:
+    """NaN for what is no number; infinity for a whole number that is too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return nan
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """A string that can be written again: JSON may spell half a surrogate pair, UTF-8 cannot."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def shown(value: Any) -> str:

@@ -7,7 +7,7 @@ and rendered on demand.
 from collections.abc import Iterator
 from typing import Final
 
-from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState
+from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState, is_known
 from brain_coord.routing.vocabulary import Basis, Liveness
 
 # In the order in which they are told. The first four exclude each other.
@@ -39,7 +39,7 @@ def rejection_bits(node: NodeState, request: NodeRequest, model: ModelNeed) -> i
     if request.require_region and request.region is not None and node.region != request.region:
         bits |= WRONG_REGION
     ask, budget = node.ask_usd_per_1m, request.max_ask_usd_per_1m
-    if ask is not None and budget is not None and ask > budget:
+    if budget is not None and is_known(ask) and is_known(budget) and ask > budget:
         bits |= ABOVE_BUDGET
     return bits
 

@@ -11,7 +11,7 @@ _SHORT_DIGITS = 4
 
 def shorten_ids(node_ids: Iterable[str]) -> dict[str, str]:
     """Each id as one sentence may call it: the first 4 digits and `…`, or as many as keep these ids distinct."""
-    ids = set(node_ids)
+    ids = dict.fromkeys(node_ids)
     longest = max(map(len, ids), default=0)
     digits = _SHORT_DIGITS
     while digits < longest and len({_start(each, digits) for each in ids}) < len(ids):

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, ModelNeed, NodeRequest, NodeState
 from brain_coord.routing.reading import Part, SnapshotError
 from brain_coord.routing.vocabulary import Basis, CommunityFirst, Liveness, Mode, Plan, Privacy, ResourceClass
-
-DEFAULT_RELIABILITY = 70
-"""The score of a node without outcomes."""
+from brain_coord.routing.weights import UNTRIED_RELIABILITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ def _node_state(part: Part) -> NodeState:
         benchmark_tok_s=part.number("benchmark_tok_s"),
         basis=part.choice("basis", Basis) or Basis.UNMEASURED,
         rtt_ms=part.number("rtt_ms"),
-        reliability=DEFAULT_RELIABILITY if reliability is None else reliability,
+        reliability=UNTRIED_RELIABILITY if reliability is None else reliability,
         region=part.text("region"),
         ask_usd_per_1m=part.number("ask_usd_per_1m"),
     )

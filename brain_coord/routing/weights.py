@@ -77,6 +77,9 @@ PRICE_FLOOR: Final = 0.2
 """The price term of the dearest eligible node."""
 UNSET_PRICE: Final = 0.5
 
+UNTRIED_RELIABILITY: Final = 70
+"""The Brain Reliability Score of a node without outcomes."""
+
 SCORE_DECIMALS: Final = 6
 """Terms and totals are rounded to this many decimals, after the sum."""
 
