@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any, Final
 
-START_SCORE: Final = 70
+from brain_coord.routing.weights import UNTRIED_RELIABILITY
+
+START_SCORE: Final = UNTRIED_RELIABILITY
 """The score without outcomes; it fades as outcomes come in."""
 
 FULL_EVIDENCE: Final = 20
