@@ -14,8 +14,8 @@ def print_rows(heads: Sequence[str], rows: Iterable[Sequence[str | None]]) -> No
     console = Console()
     if console.is_terminal:
         table = Table()
-        for head in heads:
-            table.add_column(head, overflow="fold")
+        for position, head in enumerate(heads):
+            table.add_column(head, overflow="fold", no_wrap=position == 0)  # an id is there to be copied
         for row in cells:
             table.add_row(*map(escape, row))
         console.print(table)

@@ -1,0 +1,73 @@
+"""The body of a receipt says everything the draft knows, and nothing of what was asked or answered."""
+
+import ast
+import inspect
+from dataclasses import fields
+
+import orjson
+import pytest
+
+from brain_coord.receipts import body as body_module
+from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens, time_of, timestamp
+from brain_coord.receipts.canonical import canonical
+from tests.support.receipts import draft
+
+NAMES = {
+    "receipt_id": "id",
+    "time_s": "time",
+    "key_id": "key",
+    "resource_class": "class",
+    "node_id": "node",
+    "error_code": "error",
+    "class_decision": "decision",
+    "node_decision": "decision",
+}
+
+
+def test_every_field_of_the_draft_stands_in_the_body():
+    body = draft().body()
+    told = {NAMES.get(field.name, field.name) for field in fields(ReceiptDraft)} - {"extra"}
+    assert told == set(body)
+    assert body["decision"] == {"class": draft().class_decision, "node": draft().node_decision}
+
+
+@pytest.mark.parametrize(("record", "member"), [(Tokens, "tokens"), (Timings, "timings"), (Price, "price")])
+def test_every_part_stands_in_the_body_with_all_its_fields(record, member):
+    assert {field.name for field in fields(record)} == set(draft().body()[member]) - {"measured_by"}
+
+
+@pytest.mark.parametrize("record", [ReceiptDraft, Tokens, Timings, Price])
+def test_every_field_is_described(record):
+    tree = ast.parse(inspect.getsource(body_module))
+    (described,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == record.__name__]
+    for line, after in zip(described.body, described.body[1:], strict=False):
+        if isinstance(line, ast.AnnAssign):
+            assert isinstance(after, ast.Expr), f"{record.__name__}.{line.target.id} has no description"
+
+
+def test_times_are_said_to_be_measured_by_the_coordinator():
+    assert draft().body()["timings"]["measured_by"] == "coordinator"
+
+
+def test_an_unknown_price_is_null():
+    assert draft(price=None).body()["price"] is None
+
+
+def test_further_members_cannot_replace_one():
+    body = draft(extra={"verified": True, "outcome": "completed with honours"}).body()
+    assert body["verified"] is True
+    assert body["outcome"] == "completed"
+
+
+def test_a_body_is_canonical_json_whatever_the_floats_are():
+    odd = Timings(first_output_ms=float("nan"), decode_tok_s=float("inf"), total_ms=1.0)
+    timings = orjson.loads(canonical(draft(timings=odd).body()))["timings"]
+    assert timings["first_output_ms"] is None
+    assert timings["decode_tok_s"] is None
+    assert timings["total_ms"] == 1
+
+
+def test_time_is_a_label_to_the_millisecond():
+    assert timestamp(1_750_000_000.5) == "2025-06-15T15:06:40.500Z"
+    assert time_of(timestamp(1_750_000_000.123)) == pytest.approx(1_750_000_000.123, abs=1e-6)
+    assert timestamp(time_of(timestamp(1_750_000_000.999))) == timestamp(1_750_000_000.999)
