@@ -31,4 +31,4 @@ def new_secret(kind: str) -> NewSecret:
 
 def digest(text: str) -> bytes:
     """What is kept of a secret."""
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
