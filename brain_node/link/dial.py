@@ -85,7 +85,7 @@ class Dialer:
         if "%" in self.url.host:
             # An IPv6 zone belongs to the socket call, never to the Host header.
             extra["host"] = self.url.host
-        return await _Connect(
+        dialling = _Connect(
             uri,
             additional_headers={"Authorization": authorization} if authorization else None,
             user_agent_header=f"brain-node/{__version__}",
@@ -98,6 +98,14 @@ class Dialer:
             ping_timeout=ping_timeout_s,
             **extra,
         )
+        try:
+            return await dialling
+        except ConnectionResetError:
+            if self._context is None:
+                raise
+            step = "if it is meant to be reached without TLS, write http:// in front of its address"
+            message = "the coordinator's port hung up instead of speaking TLS"
+            raise LinkError(Fault("tls_not_spoken", message, step, slow=True)) from None
 
 
 def monotonic_s() -> float:

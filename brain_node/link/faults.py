@@ -177,7 +177,8 @@ def fault_of(error: BaseException, now_wall_s: float) -> Fault:
     if isinstance(error, MessageError):
         return Fault("protocol", f"the coordinator sent a message this version cannot read ({error})", slow=True)
     if isinstance(error, InvalidMessage):
-        return Fault("connection_lost", "the coordinator's address closed the connection instead of answering")
+        step = "if the coordinator uses TLS, write https:// in front of its address"
+        return Fault("no_answer", "what listens at the coordinator's address does not answer as a web server", step)
     if isinstance(error, InvalidHandshake):
         step = "check the address and its path prefix"
         return Fault("not_a_coordinator", "what answers there is no coordinator", step, slow=True)

@@ -1,0 +1,171 @@
+"""Settings: flag over environment over file over default, and no secret shown."""
+
+import stat
+
+import pytest
+
+from brain_node.exit_codes import CONFIG, USAGE
+from brain_node.settings import FIELDS, SettingsError, resolve
+
+pytestmark = pytest.mark.case("F-05")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def write(folder, text):
+    (folder / "config.toml").write_text(text)
+    (folder / "config.toml").chmod(0o600)
+
+
+def test_flag_beats_environment_beats_file_beats_default(folder):
+    write(folder, 'url = "http://file"\nregion = "file"\nengine = "mock"\n')
+    environ = {"BRAIN_NODE_URL": "http://environment", "BRAIN_NODE_REGION": "environment"}
+    settings = resolve({"url": "http://flag"}, environ, folder)
+    assert (settings.url, settings.region, settings.engine, settings.slots) == (
+        "http://flag",
+        "environment",
+        "mock",
+        None,
+    )
+    assert settings.sources["url"] == "flag URL"
+    assert settings.sources["region"] == "environment BRAIN_NODE_REGION"
+    assert settings.sources["engine"] == f"file {folder / 'config.toml'}"
+    assert settings.sources["slots"] == "default"
+
+
+@pytest.mark.parametrize("empty", ["", "   "])
+def test_empty_is_unset(folder, empty):
+    write(folder, 'url = "http://file"\n')
+    settings = resolve({"url": empty}, {"BRAIN_NODE_URL": empty, "BRAIN_NODE_MODELS": empty}, folder)
+    assert settings.url == "http://file"
+    assert settings.models == ()
+
+
+def test_the_token_follows_the_same_order(folder, tmp_path):
+    write(folder, 'token = "FILE-TESTSECRET"\n')
+    path = tmp_path / "token"
+    path.write_text("FLAG-TESTSECRET\n")
+    path.chmod(0o600)
+    assert resolve({}, {}, folder).token == "FILE-TESTSECRET"
+    environ = {"BRAIN_NODE_TOKEN": "ENVIRONMENT-TESTSECRET"}
+    assert resolve({}, environ, folder).token == "ENVIRONMENT-TESTSECRET"
+    settings = resolve({"token_file": path}, environ, folder)
+    assert settings.token == "FLAG-TESTSECRET"
+    assert settings.sources["token"] == f"flag --token-file ({path})"
+
+
+def test_a_token_in_the_environment_beats_a_token_file_named_in_the_file(folder, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("OTHER")
+    path.chmod(0o600)
+    write(folder, f'token_file = "{path}"\n')
+    assert resolve({}, {}, folder).token == "OTHER"
+    assert resolve({}, {"BRAIN_NODE_TOKEN": "MINE"}, folder).token == "MINE"
+
+
+def test_a_dotenv_in_the_working_directory_is_not_read(folder, tmp_path, monkeypatch):
+    (tmp_path / ".env").write_text("BRAIN_NODE_URL=http://dotenv\n")
+    monkeypatch.chdir(tmp_path)
+    assert resolve({}, {}, folder).url is None
+
+
+@pytest.mark.case("D-10")
+def test_secrets_are_shown_as_set_only(folder):
+    environ = {
+        "BRAIN_NODE_TOKEN": "NODE-TESTSECRET",
+        "HF_TOKEN": "HUB-TESTSECRET",
+        "BRAIN_NODE_ENGINE_KEY": "E-TESTSECRET",
+    }
+    settings = resolve({}, environ, folder)
+    assert "TESTSECRET" not in str(settings.shown()) + repr(settings)
+    assert settings.shown()["hf_token"] == {"value": "set", "source": "environment HF_TOKEN"}
+
+
+def test_every_setting_is_shown_with_its_source(folder):
+    shown = resolve({}, {}, folder).shown()
+    assert set(shown) == {"data_dir"} | {each.name for each in FIELDS}
+
+
+@pytest.mark.case("D-10")
+def test_no_secret_has_a_flag():
+    assert all(each.flag is None for each in FIELDS if each.secret)
+
+
+@pytest.mark.case("F-03")
+def test_loose_files_with_secrets_are_tightened_with_a_warning(folder, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("NODE-TESTSECRET")
+    token.chmod(0o644)
+    write(folder, 'hf_token = "HUB-TESTSECRET"\n')
+    (folder / "config.toml").chmod(0o644)
+    settings = resolve({"token_file": token}, {}, folder)
+    for path in (token, folder / "config.toml"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(settings.warnings) == 2
+    assert "TESTSECRET" not in str(settings.warnings)
+
+
+def test_a_file_without_secrets_keeps_its_permissions(folder):
+    write(folder, 'region = "eu"\n')
+    (folder / "config.toml").chmod(0o644)
+    assert resolve({}, {}, folder).warnings == ()
+    assert stat.S_IMODE((folder / "config.toml").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("regoin = 'x'", "did you mean `region`"),
+        ("zzz = 1", "no setting `zzz`"),
+        ("url = ", "cannot read"),
+        ("slots = 'many'", "whole number|a number"),
+        ("slots = 0", "whole number"),
+        ("engine = 'sglang'", "one of vllm, attach, mock"),
+        ("models = 3", "list of texts"),
+        ("region = 3", "a text"),
+        ("ask_usd_per_1m = -1", "from 0 upward"),
+        ("ask_usd_per_1m = nan", "from 0 upward"),
+        ("log_json = 'maybe'", "true or false"),
+        ("serve = ['x']", "ID=SERVED_NAME"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_clear_error(folder, text, words):
+    write(folder, text)
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, {}, folder)
+    assert caught.value.exit_code == CONFIG
+    assert any(word in caught.value.message + caught.value.next_step for word in words.split("|"))
+
+
+def test_a_bad_flag_is_a_usage_error_and_a_bad_variable_is_not(folder):
+    with pytest.raises(SettingsError) as flag:
+        resolve({"slots": "x"}, {}, folder)
+    with pytest.raises(SettingsError) as variable:
+        resolve({}, {"BRAIN_NODE_SLOTS": "x"}, folder)
+    assert (flag.value.exit_code, variable.value.exit_code) == (USAGE, CONFIG)
+    assert "--slots" in flag.value.message
+    assert "BRAIN_NODE_SLOTS" in variable.value.message
+
+
+def test_a_missing_token_file_is_named(folder, tmp_path):
+    with pytest.raises(SettingsError, match="no-such-file"):
+        resolve({"token_file": tmp_path / "no-such-file"}, {}, folder)
+
+
+def test_lists_come_from_flags_commas_and_toml(folder):
+    write(folder, 'models = ["a", "b"]\n')
+    assert resolve({}, {}, folder).models == ("a", "b")
+    assert resolve({}, {"BRAIN_NODE_MODELS": "c, d,"}, folder).models == ("c", "d")
+    assert resolve({"models": ["e"]}, {"BRAIN_NODE_MODELS": "c"}, folder).models == ("e",)
+    assert resolve({"serve": ["x/y=z=1"]}, {}, folder).serve == (("x/y", "z=1"),)
+
+
+def test_the_data_folder_has_a_source_too(tmp_path):
+    environ = {"BRAIN_NODE_DATA_DIR": str(tmp_path / "b")}
+    assert resolve({}, environ, tmp_path / "a").data_dir == tmp_path / "a"
+    assert resolve({}, environ).sources["data_dir"] == "environment BRAIN_NODE_DATA_DIR"
