@@ -58,6 +58,8 @@ def test_each_fault_costs_its_weight(change, score):
 def test_a_half_is_rounded_up():
     assert explain(Outcomes(completed=1, uptime_fraction=1.0, canary_passed=5, canary_failed=1)).score == 67  # 66.5
     assert reliability_score(Outcomes(failed=1, uptime_fraction=1.0, canary_failed=2)) == 39  # 38.5
+    # In binary fractions the terms of this one add up to 55.49999999999999.
+    assert reliability_score(Outcomes(completed=12, failed=4, timed_out=3, uptime_fraction=0.0)) == 56
 
 
 def test_the_worst_node_has_0():

@@ -34,6 +34,12 @@ def test_a_mock_model_is_never_chosen():
     )
 
 
+def test_a_model_named_like_our_words_does_not_pass_for_one_of_the_catalog():
+    node = a_node("A", serves={"any real model of the catalog"})
+    rejections = decide_auto_node(ANY, CATALOG, [node]).rejections
+    assert rejections == {node.node_id: ["does not serve any real model of the catalog"]}
+
+
 def test_a_node_is_told_what_it_lacks_for_the_model_it_comes_nearest_to():
     small_card = a_node("A", serves=BOTH, reported_vram_mib=8188, active=4)
     decision = decide_auto_node(ANY, CATALOG, [small_card, a_node("B", state=Liveness.OFFLINE)])

@@ -27,6 +27,7 @@ def score_of(node, *others, request=ANY):
         ({"state": Liveness.DEGRADED}, {}, "degraded"),
         ({"state": Liveness.BUSY, "active": 4}, {}, "no free slot"),
         ({"slots": 0}, {}, "no free slot"),
+        ({"slots": 0, "active": -1}, {}, "no free slot"),  # a miscounted node must not divide by its slots
         ({"serves": frozenset({OTHER})}, {}, f"does not serve {MODEL}"),
         ({"basis": Basis.UNMEASURED}, {}, "not yet benchmarked"),
         ({"reported_vram_mib": 5119}, {}, "VRAM 5 GB < 6 GB required"),
@@ -194,6 +195,11 @@ def test_the_median_of_an_even_pool_lies_between_the_middle_two():
     decision = decide_node(ANY, NEED, nodes)
     assert decision.pool.median_rtt_ms == 30.0
     assert {score.node_id[2] for score in decision.ranked if score.latency > 0.7} == {"A", "B"}
+
+
+def test_the_median_of_huge_round_trips_stays_finite():
+    decision = decide_node(ANY, NEED, [a_node("A", rtt_ms=1.5e308), a_node("B", rtt_ms=1.7e308)])
+    assert decision.pool.median_rtt_ms == pytest.approx(1.6e308)
 
 
 @pytest.mark.parametrize(

@@ -100,15 +100,15 @@ def test_twenty_nodes_are_all_named():
     assert "more" not in reason
 
 
-def test_of_more_nodes_the_rest_is_counted_by_first_reason():
-    states = [Liveness.OFFLINE] * 20 + [Liveness.BUSY] * 3 + [Liveness.DRAINING] * 4 + [Liveness.OFFLINE]
+def test_of_more_nodes_the_rest_is_counted_by_first_reason_the_most_frequent_first():
+    states = [Liveness.OFFLINE] * 20 + [Liveness.BUSY] * 4 + [Liveness.DRAINING] * 4 + [Liveness.OFFLINE]
     decision = decide_node(NodeRequest(), NEED, crowd(states)[::-1])
     assert decision.reason.startswith(
-        f"0 of 28 nodes can serve {MODEL} right now (N-0000…: offline; N-0001…: offline; "
+        f"0 of 29 nodes can serve {MODEL} right now (N-0000…: offline; N-0001…: offline; "
     )
-    assert decision.reason.endswith("N-0013…: offline; and 8 more: 4 × draining, 3 × no free slot, 1 × offline)")
-    assert len(decision.rejections) == 28
-    assert decision.rejection_counts == {"offline": 21, "draining": 4, "no free slot": 3}
+    assert decision.reason.endswith("N-0013…: offline; and 9 more: 4 × draining, 4 × no free slot, 1 × offline)")
+    assert len(decision.rejections) == 29
+    assert decision.rejection_counts == {"offline": 21, "draining": 4, "no free slot": 4}
 
 
 def test_brain_auto_counts_the_rest_too():
