@@ -150,6 +150,7 @@ class Agent:
                         await task
             await self.source.stop()
             await self.relay.close()
+            self.hardware.close()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         code = OK if self.fault is None or self.fault.exit_code is None else self.fault.exit_code

@@ -5,7 +5,7 @@ from typing import Final
 
 from brain_node.agent.agent import Agent, Parts
 from brain_node.agent.attach import AttachSource, EngineUrlError
-from brain_node.agent.hardware import PlainHardware
+from brain_node.agent.hardware import Hardware
 from brain_node.agent.mock import MockSource
 from brain_node.agent.source import EngineSource
 from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
@@ -36,7 +36,7 @@ def build_agent(settings: Settings) -> Agent:
     source = source_of(settings, load_catalog(settings.catalog))
     dialer = Dialer(url, settings.ca_file)
     identity = load_or_create_identity(key_path(settings.data_dir))
-    return Agent(Parts(settings, identity, dialer, source, PlainHardware()))
+    return Agent(Parts(settings, identity, dialer, source, Hardware()))
 
 
 def source_of(settings: Settings, catalog: Catalog) -> EngineSource:

@@ -1,48 +1,90 @@
 """The machine as the agent reports it: sampled off the event loop, read from the last sample."""
 
-import asyncio
 import os
 import platform
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
 import psutil
 
 from brain_node.contract.messages import GpuClaim, Report
+from brain_node.gpu.feed import GpuFeed, Reading
+from brain_node.gpu.machine import machine_of
+from brain_node.gpu.reader import GpuReader
+from brain_node.gpu.records import Gpu, Problem
+from brain_node.gpu.view import problem_json
+
+PATIENCE_S: Final = 2.0
+"""How long one sample waits for the driver; a call that hangs longer leaves the last reading in force."""
+MOST_CARDS: Final = 64
 
 
-class Hardware(Protocol):
-    """Where reports come from."""
+def _nobody() -> Collection[int]:
+    return ()
 
-    async def sample(self) -> None:
-        """Look at the machine once; may take long, and never blocks the loop."""
+
+class Hardware:
+    """Cards, memory and system of this machine.
+
+    Args:
+        own_pids: processes whose memory on the cards is ours.
+        environ: the agent's environment, which may hide cards.
+    """
+
+    def __init__(
+        self, own_pids: Callable[[], Collection[int]] = _nobody, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._feed = GpuFeed(GpuReader(own_pids, os.environ if environ is None else environ).read)
+        self._reading = self._feed.latest()
+        self._vram_mib: int | None = None
+        system = f"{platform.system()} {platform.release()}"[:200]
+        self._plain = Report(os=system, cpu_count=os.cpu_count(), ram_bytes=psutil.virtual_memory().total)
+
+    async def sample(self) -> Reading:
+        """Look at the cards once; never blocks the loop."""
+        self._reading = await self._feed.get(PATIENCE_S)
+        self._vram_mib = machine_of(self._reading.inventory).vram_mib
+        return self._reading
+
+    def close(self) -> None:
+        """Let the sampling thread end."""
+        self._feed.close()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know about the driver and the cards."""
+        return self._reading.problems
 
     def report(self) -> Report:
         """Hardware and software, from the last sample; the engine's fields are the agent's to add."""
+        inventory = self._reading.inventory
+        claims: dict[str, Any] = {
+            "driver": inventory.driver,
+            "cuda": inventory.cuda,
+            "vram_mib": self._vram_mib,
+            "gpus": self.telemetry(),
+        }
+        return self._plain.model_copy(update=claims)
 
     def telemetry(self) -> tuple[GpuClaim, ...]:
-        """The cards, from the last sample."""
+        """The cards that this agent may use, from the last sample; hidden ones are nobody's business."""
+        return tuple(claim_of(gpu) for gpu in self._reading.inventory.gpus if gpu.visible)[:MOST_CARDS]
+
+    def problems_json(self) -> list[dict[str, str]]:
+        """The problems for `status`."""
+        return [problem_json(problem) for problem in self.problems]
 
 
-class PlainHardware:
-    """A machine without cards worth telling about."""
-
-    def __init__(self) -> None:
-        self._report = Report()
-
-    async def sample(self) -> None:
-        """Look once; what it tells does not change."""
-        self._report = await asyncio.to_thread(plain_report)
-
-    def report(self) -> Report:
-        """The system, its CPUs and memory."""
-        return self._report
-
-    def telemetry(self) -> tuple[GpuClaim, ...]:
-        """Nothing."""
-        return ()
-
-
-def plain_report() -> Report:
-    """What can be said of any machine."""
-    system = f"{platform.system()} {platform.release()}"
-    return Report(os=system[:200], cpu_count=os.cpu_count(), ram_bytes=psutil.virtual_memory().total)
+def claim_of(gpu: Gpu) -> GpuClaim:
+    """One card as it is reported."""
+    return GpuClaim(
+        name=gpu.name,
+        uuid=gpu.uuid,
+        kind=gpu.kind.value,
+        state=gpu.state.value,
+        total_bytes=gpu.total_bytes,
+        free_bytes=gpu.free_bytes,
+        utilization_percent=gpu.utilization_percent,
+        temperature_c=gpu.temperature_c,
+        power_w=gpu.power_w,
+    )

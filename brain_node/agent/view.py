@@ -36,6 +36,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
         },
         "slot_connections": _slots(agent),
         "gpus": [claim.model_dump(mode="json") for claim in agent.hardware.telemetry()],
+        "problems": agent.hardware.problems_json(),
         "settings": agent.settings.shown(),
         "log": str(log_path(agent.settings.data_dir)),
     }

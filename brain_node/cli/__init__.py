@@ -5,7 +5,7 @@ import sys
 import typer
 
 from brain_node import __version__
-from brain_node.cli import control, engine, join, status
+from brain_node.cli import control, engine, gpus, join, models, status
 
 app = typer.Typer(
     name="brain-node",
@@ -19,6 +19,8 @@ app.command()(control.drain)
 app.command()(control.resume)
 app.command()(control.stop)
 app.command()(control.why)
+app.command()(gpus.gpus)
+app.command()(models.models)
 app.add_typer(engine.app, name="engine")
 
 
