@@ -6,7 +6,7 @@ from typing import Final
 
 from brain_node.contract.catalog import Model
 from brain_node.contract.engine_flags import flag_value, without_flags
-from brain_node.contract.footprint import CUDA_RUNTIME_BYTES
+from brain_node.contract.footprint import BATCHED_TOKENS, CUDA_RUNTIME_BYTES
 from brain_node.plan.machine import Card
 
 ENGINE_MIN_CAPABILITY: Final = (7, 5)
@@ -65,9 +65,12 @@ def too_old(model: Model, card: Card) -> tuple[int, int] | None:
 def args_for(model: Model, cards: tuple[Card, ...]) -> tuple[str, ...]:
     """The model's engine flags for these cards, without those that a placement decides itself."""
     args = without_flags(model.args, "--max-model-len", "--max-num-seqs")
+    if flag_value(args, "--max-num-batched-tokens") is None:
+        # The floor's activation peak is for this many; the engine's own default is larger on large cards.
+        args = (*args, "--max-num-batched-tokens", str(BATCHED_TOKENS))
     oldest = min((card.compute_capability for card in cards if card.compute_capability), default=None)
     if oldest is not None and oldest < BFLOAT16_CAPABILITY and flag_value(args, "--dtype") is None:
-        return (*args, "--dtype", "half")
+        args = (*args, "--dtype", "half")
     return args
 
 

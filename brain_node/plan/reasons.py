@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from brain_node.contract.catalog import Model, UnknownModelError
 from brain_node.plan.assign import Seat
-from brain_node.plan.machine import Card
+from brain_node.plan.machine import MIB, Card
 from brain_node.plan.need import Wanted, too_old
 from brain_node.plan.records import Refusal
 from brain_node.plan.sizes import gib, gib_apart
@@ -103,7 +103,8 @@ def _too_old(model: Model, cards: Sequence[Card]) -> Refusal:
 
 def _parts(wanted: Wanted) -> str:
     shape = wanted.model.architecture
-    if shape is None or wanted.bytes_per_card(1) != shape.floor_bytes(wanted.context):
+    # Nothing is explained where an operator's file asks for more than the formula gives.
+    if shape is None or wanted.bytes_per_card(1) - shape.floor_bytes(wanted.context) >= MIB:
         return ""
     kv = shape.kv_bytes(wanted.context)
     rest = wanted.bytes_per_card(1) - shape.weights_bytes - kv

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from brain_node.contract.catalog import Model
-from brain_node.contract.engine_flags import flag_value
-from brain_node.contract.footprint import BATCHED_TOKENS
 
 AUTO: Final = "auto"
 """The model name that leaves the choice to the planner."""
@@ -66,8 +64,6 @@ class Placement:
         if self.gpu_memory_utilization is not None:
             words += ["--gpu-memory-utilization", f"{self.gpu_memory_utilization:.4f}"]
             words += ["--tensor-parallel-size", str(self.tensor_parallel)]
-            if flag_value(self.args, "--max-num-batched-tokens") is None:
-                words += ["--max-num-batched-tokens", str(BATCHED_TOKENS)]
         if self.kv_cache_bytes is not None:
             words += ["--kv-cache-memory-bytes", str(self.kv_cache_bytes)]
         return (*words, *self.args)

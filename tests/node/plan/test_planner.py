@@ -117,6 +117,7 @@ class TestMemoryTakenByOthers:
         machine = Machine(cards=(card(0, int(self.TOTAL), self.FREE),))
         (refused,) = plan(SHIPPED, machine, ask("qwen/qwen2.5-32b-instruct-awq")).refusals
         assert "needs 21.3 GiB" in refused.message
+        assert "weights 18.0 GiB, KV cache of 8192 tokens 2.0 GiB, activations and driver 1.3 GiB" in refused.message
         assert "19.8 GiB of 22.0 GiB" in refused.message
 
 
