@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coordinator import CoordinatorProcess
+from tests.support.npm import openai_node  # noqa: F401
 
 
 @pytest.fixture
