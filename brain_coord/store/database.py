@@ -140,7 +140,6 @@ def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
             pool_size=size,
             max_overflow=0,
             pool_timeout=timeout_s,
-            pool_pre_ping=True,  # after a restart of the server every pooled connection is dead
             connect_args={
                 "connect_timeout": max(2, round(timeout_s)),  # libpq takes less than 2 s as 2
                 "tcp_user_timeout": limit_ms,
@@ -172,10 +171,15 @@ def aborter(connection: Connection) -> Callable[[], None]:
     return cut
 
 
+Watch = Callable[[Connection], AbstractContextManager[None]]
+
+
+def _unwatched(_connection: Connection) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @contextmanager
-def connect(
-    engine: Engine, watch: Callable[[Connection], AbstractContextManager[None]] | None = None
-) -> Iterator[Connection]:
+def connect(engine: Engine, watch: Watch = _unwatched) -> Iterator[Connection]:
     """A transaction on one connection: committed at the end, rolled back on an error.
 
     Args:
@@ -186,10 +190,32 @@ def connect(
         StoreUnavailable: the database or its disk could not be used.
     """
     try:
-        with engine.connect() as connection, watch(connection) if watch else nullcontext(), connection.begin():
+        with _living(engine, watch) as connection, watch(connection), connection.begin():
             yield connection
     except Exception as error:
         typed = unavailable(error)
         if typed is None:
             raise
         raise typed from error
+
+
+def _living(engine: Engine, watch: Watch) -> Connection:
+    """A connection whose server answers; after a restart of the server every pooled one is dead.
+
+    The pool's own ping would wait for a server that stands still, out of the watchdog's sight.
+    """
+    connection = engine.connect()
+    if engine.dialect.name == "sqlite":
+        return connection
+    try:
+        with watch(connection):
+            engine.dialect.do_ping(connection.connection.dbapi_connection)  # type: ignore[arg-type]
+    except engine.dialect.loaded_dbapi.Error:
+        connection.invalidate()
+        connection.close()
+        engine.dispose()
+        return engine.connect()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -18,6 +18,7 @@ def lock_data_dir(data_dir: Path) -> int:
     path = data_dir / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)
     except OSError as error:
         raise StoreError(
             "data_dir", f"the lock {path} cannot be made: {error.strerror or error}", "Run as the user who owns it"

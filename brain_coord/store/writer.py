@@ -48,6 +48,13 @@ class WriterLimits:
     retry_max_s: float = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What trying the database has shown: `None` when it is back."""
+
+    error: Exception | None
+
+
 class Writer:
     """Queue, thread and the state of the database as the thread last saw it."""
 
@@ -64,12 +71,14 @@ class Writer:
         self._ledger = ledger
         self._loop = loop
         self._limits = limits
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Write | Probed | None] = queue.SimpleQueue()
         self._pending = 0
         self._closing = False
         self._down: StoreUnavailable | None = None
         self._retry_at = 0.0
         self._pause_s = limits.retry_s
+        self._probing = False
+        self._probe_thread: threading.Thread | None = None
         self._at_commit = False
         self.health = StoreHealth("ok")
         """Replaced as a whole by the thread; read it from anywhere."""
@@ -102,51 +111,66 @@ class Writer:
     # Everything below runs on the writer's thread.
 
     def _run(self) -> None:
+        if self._behind:
+            self._catch_up()
         going = True
         while going:
             batch, going = self._take()
-            if self._behind and (time.monotonic() >= self._retry_at or not going):
-                self._catch_up()
             if batch:
                 self._answer(batch, self._commit(batch))
+            if self._down is not None and going and not self._probing and time.monotonic() >= self._retry_at:
+                self._probing = True
+                self._probe_thread = threading.Thread(target=self._probe, name="store-probe", daemon=True)
+                self._probe_thread.start()
+        if self._probe_thread is not None:
+            self._probe_thread.join()
 
     def _take(self) -> tuple[list[Write], bool]:
-        """The next writes, as many as have come; an empty list when it is time to try the database again."""
-        wait_s = max(0.0, self._retry_at - time.monotonic()) if self._behind else None
+        """The next writes, as many as have come; fewer, or none, when there is something else to do first."""
+        waits = self._down is not None and not self._probing
+        wait_s = max(0.0, self._retry_at - time.monotonic()) if waits else None
         batch: list[Write] = []
         try:
             item = self._queue.get(timeout=wait_s)
-            while item is not None:
+            while isinstance(item, Write):
                 batch.append(item)
                 if len(batch) == self._limits.batch:
                     return batch, True
                 item = self._queue.get_nowait()
         except queue.Empty:
             return batch, True
-        return batch, False
+        if item is None:
+            return batch, False
+        self._probing = False
+        if item.error is None:
+            self._catch_up()
+        else:
+            self._failed(item.error)
+        return batch, True
+
+    def _probe(self) -> None:
+        """Try the database with a small real write, on a thread of its own: receipts must not wait for this."""
+        error = None
+        try:
+            with connect(self._database.writer, self._watchdog.watch) as connection:
+                connection.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
+        except Exception as failure:
+            error = failure
+        self._queue.put(Probed(error))
 
     @property
     def _behind(self) -> bool:
         return self._down is not None or (self._ledger is not None and self._ledger.waiting > 0)
 
     def _catch_up(self) -> None:
-        """Find out whether the database is back; if it is, write what was spooled."""
+        """The database is back: write what was spooled."""
         try:
-            while True:
-                count = self._transaction(self._replay)
-                if self._ledger is None or not count:
-                    break
-                self._ledger.spool.done(count)
+            while self._ledger is not None and self._ledger.waiting:
+                self._ledger.spool.done(self._transaction(self._ledger.replay))
         except Exception as error:
             self._failed(error)
         else:
             self._recovered()
-
-    def _replay(self, connection: Connection) -> int:
-        connection.exec_driver_sql("SELECT 1")
-        if self._ledger is None:
-            return 0
-        return self._ledger.replay(connection) if self._ledger.waiting else 0
 
     def _commit(self, batch: Sequence[Write]) -> list[Any]:
         """Make a batch durable; the results stand in its order, errors among them."""

@@ -1,0 +1,92 @@
+"""Kill -9 at any moment: every receipt that was acknowledged is there, and the chain verifies."""
+
+import contextlib
+import random
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from brain_coord.receipts.verify import verify_lines
+from brain_coord.store.database import DATABASE_FILE
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@contextlib.contextmanager
+def flooding(data_dir, first, url=None):
+    command = [sys.executable, "-m", "tests.support.receipt_flood", str(data_dir), str(first), *([url] if url else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def acknowledged(process, count):
+    """The ids of `count` acknowledged receipts and of those that came until the kill -9 took effect."""
+    seen = [process.stdout.readline() for _ in range(count)]
+    process.kill()
+    seen += process.stdout.read().splitlines(keepends=True)
+    assert seen[0], "the flood died by itself"
+    return {line.strip().decode() for line in seen if line.endswith(b"\n")}
+
+
+async def check(store, wanted):
+    lines, ids = [], set()
+    async for receipt in store.export_receipts():
+        lines.append(receipt.line())
+        ids.add(receipt.summary().receipt_id)
+    found = verify_lines(lines)
+    assert (found.bad, found.gaps) == (None, 0)
+    assert found.first[store.chain].seq == 1
+    assert wanted - ids == set(), f"{len(wanted - ids)} acknowledged receipts are missing"
+    return len(ids)
+
+
+async def test_no_acknowledged_receipt_is_lost_by_five_kills_under_load(open_store, data_dir, url):
+    kills, wanted = random.Random(7), set()
+    for round_ in range(5):
+        with flooding(data_dir, round_ * 1_000_000, url) as process:
+            wanted |= acknowledged(process, 1500 + kills.randrange(1000))
+    assert len(wanted) > 7500
+    store = await open_store(url)
+    assert await check(store, wanted) >= len(wanted)
+
+
+async def test_no_acknowledged_receipt_is_lost_by_kills_while_spooling(open_store, data_dir):
+    await open_store()
+    await open_store.close()
+    wanted = set()
+    for round_ in range(3):
+        holder = sqlite3.connect(data_dir / DATABASE_FILE, isolation_level=None)
+        with flooding(data_dir, round_ * 1_000_000) as process:
+            wanted |= {process.stdout.readline().strip().decode()}
+            holder.execute("BEGIN IMMEDIATE")
+            wanted |= acknowledged(process, 1500)
+        holder.close()
+        assert (data_dir / "spool" / "receipts.jsonl").stat().st_size > 0
+    store = await open_store()
+    while store.health.spooled or store._ledger.waiting:
+        await store.write(lambda connection: None)
+    await check(store, wanted)
+
+
+@pytest.mark.parametrize("torn", [b'{"body":{"id"', b"\0" * 4096, b'\n\n{"a":1}\n'])
+async def test_a_torn_end_of_the_spool_was_never_acknowledged_and_is_dropped(open_store, data_dir, torn):
+    from tests.support.receipts import draft
+
+    store = await open_store()
+    with contextlib.closing(sqlite3.connect(data_dir / DATABASE_FILE, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        await store.append_receipt(draft(1))
+        await open_store.close()
+    spool = data_dir / "spool" / "receipts.jsonl"
+    with spool.open("ab") as file:
+        file.write(torn)
+    store = await open_store()
+    await store.append_receipt(draft(2))
+    assert await check(store, {draft(1).receipt_id, draft(2).receipt_id}) == 2
+    assert spool.stat().st_size == 0
