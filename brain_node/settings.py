@@ -169,6 +169,11 @@ class Settings:
     sources: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    @property
+    def secrets(self) -> tuple[str | None, ...]:
+        """What must never be shown or logged."""
+        return tuple(getattr(self, each.name) for each in FIELDS if each.secret)
+
     def shown(self) -> dict[str, dict[str, Any]]:
         """Every setting with its source, for `status --json`; secrets only as set or not."""
         rows: dict[str, dict[str, Any]] = {

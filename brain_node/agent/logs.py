@@ -11,10 +11,11 @@ from typing import Any, Final
 import structlog
 from structlog.typing import EventDict, Processor
 
+from brain_node.agent.redact import redactor
+
 LOG_NAME: Final = "agent.log"
 _FILE_BYTES: Final = 5 * 1024 * 1024
 _FILES_KEPT: Final = 3
-_SHORTEST_SECRET: Final = 6
 
 
 def log_path(data_dir: Path) -> Path:
@@ -31,18 +32,7 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
 
 
 def _hide(secrets: Iterable[str | None]) -> Processor:
-    """Blank out known secrets wherever they appear: the last line of defence, not the first."""
-    known = [secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET]
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            for secret in known:
-                value = value.replace(secret, "[secret]")
-        elif isinstance(value, dict):
-            value = {key: clean(part) for key, part in value.items()}
-        elif isinstance(value, list | tuple):
-            value = [clean(part) for part in value]
-        return value
+    clean = redactor(secrets)
 
     def process(_: Any, __: str, event: EventDict) -> EventDict:
         return {key: value if key.startswith("_") else clean(value) for key, value in event.items()}

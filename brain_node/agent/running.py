@@ -1,13 +1,14 @@
 """The agent with its local door: what `brain-node join` runs."""
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 from brain_node.agent.agent import Agent
+from brain_node.agent.redact import redactor
 from brain_node.agent.view import status_of
-from brain_node.local_api import LocalApi
+from brain_node.local_api.server import LocalApi
 
 log = structlog.get_logger(__name__)
 
@@ -17,16 +18,19 @@ class AgentControl:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        # What a coordinator says is shown to people; it could say back what it was told.
+        self._clean = redactor(agent.settings.secrets)
 
     def status(self) -> dict[str, Any]:
         """The whole state."""
-        return status_of(self._agent)
+        return cast("dict[str, Any]", self._clean(status_of(self._agent)))
 
     def why(self) -> dict[str, Any]:
         """What the coordinator said in the last hour, and what it thinks of the offer."""
         status = self._agent.link_status
         refused = [{"model": model, "reason": reason} for model, reason in status.refused]
-        return {**self._agent.notices.summary(time.monotonic()), "link": status.state, "refused_models": refused}
+        said = self._agent.notices.summary(time.monotonic())
+        return cast("dict[str, Any]", self._clean({**said, "link": status.state, "refused_models": refused}))
 
     def set_draining(self, draining: bool) -> None:
         """Take no new jobs, or take them again."""

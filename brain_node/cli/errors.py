@@ -5,12 +5,7 @@ from typing import NoReturn
 
 import typer
 
-from brain_node.contract.catalog import CatalogError, UnknownModelError
-from brain_node.contract.identity import IdentityError
-from brain_node.exit_codes import CONFIG, TEMPORARY, UNAVAILABLE, USAGE
-from brain_node.link.faults import LinkError
-from brain_node.link.url import UrlError
-from brain_node.settings import SettingsError
+from brain_node.exit_codes import CONFIG, TEMPORARY, UNAVAILABLE
 
 
 def fail(code: str, message: str, next_step: str = "", exit_code: int = CONFIG) -> NoReturn:
@@ -21,22 +16,19 @@ def fail(code: str, message: str, next_step: str = "", exit_code: int = CONFIG) 
 
 
 def fail_with(error: Exception) -> NoReturn:
-    """Leave with what one of the known errors says.
+    """Leave with what an error says: every error that is meant for people has `code`, `message` and `next_step`.
 
     Raises:
-        Exception: the error itself, when it is none of the known ones.
+        Exception: the error itself, when it is not meant for people.
     """
-    if isinstance(error, SettingsError):
-        fail(error.code, error.message, error.next_step, error.exit_code)
-    if isinstance(error, UrlError):
-        fail("bad_url", str(error), "brain-node join https://coordinator.example", USAGE)
-    if isinstance(error, LinkError):
-        fault = error.fault
+    fault = getattr(error, "fault", None)
+    if fault is not None:
         fail(fault.code, fault.message, fault.next_step, fault.exit_code or TEMPORARY)
-    if isinstance(error, CatalogError | UnknownModelError):
-        fail(error.code, error.message, error.next_step)
-    if isinstance(error, IdentityError):
+    code, message = getattr(error, "code", None), getattr(error, "message", None)
+    if isinstance(code, str) and isinstance(message, str):
+        fail(code, message, getattr(error, "next_step", ""), getattr(error, "exit_code", CONFIG))
+    if type(error).__name__ == "IdentityError":  # not imported: `status` must not pay for cryptography
         fail("identity", str(error))
     if isinstance(error, OSError):
-        fail("data_dir", f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), exit_code=UNAVAILABLE)
+        fail("system", f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), exit_code=UNAVAILABLE)
     raise error

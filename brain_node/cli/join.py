@@ -96,8 +96,7 @@ def _run(settings: Settings) -> int:
         fail("already_running", str(error), "brain-node status, or brain-node stop", TEMPORARY)
     except OSError as error:
         fail_with(error)
-    secrets = (settings.token, settings.engine_key, settings.hf_token)
-    configure_logs(settings.data_dir, as_json=settings.log_json, level=settings.log_level, secrets=secrets)
+    configure_logs(settings.data_dir, as_json=settings.log_json, level=settings.log_level, secrets=settings.secrets)
     try:
         agent = build_agent(settings)
     except Exception as error:

@@ -10,7 +10,7 @@ import typer
 from brain_node.cli.errors import fail
 from brain_node.cli.options import AsJson, DataDir
 from brain_node.exit_codes import TEMPORARY, UNAVAILABLE
-from brain_node.local_api import NoAgentError, ask
+from brain_node.local_api.client import NoAgentError, ask
 from brain_node.settings import data_dir_of
 
 

@@ -4,6 +4,8 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from brain_node.exit_codes import USAGE
+
 LINK_PATH = "/node/v1/link"
 SLOT_PATH = "/node/v1/slot"
 _SECURE = {"https": True, "wss": True, "http": False, "ws": False}
@@ -11,6 +13,15 @@ _SECURE = {"https": True, "wss": True, "http": False, "ws": False}
 
 class UrlError(ValueError):
     """The text is no address of a coordinator; the message says why and shows a good one."""
+
+    code = "bad_url"
+    next_step = "brain-node join https://coordinator.example"
+    exit_code = USAGE
+
+    @property
+    def message(self) -> str:
+        """Why it is none."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)

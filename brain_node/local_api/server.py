@@ -1,21 +1,14 @@
-"""The agent's door for its own machine: HTTP over a unix socket that only its owner can open."""
+"""The agent's side of the local API."""
 
-import http.client
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import orjson
 from aiohttp import web
 
-SOCKET_NAME: Final = "agent.sock"
-CLIENT_TIMEOUT_S: Final = 5.0
-
-
-class NoAgentError(Exception):
-    """No agent runs with this data folder."""
+from brain_node.local_api.address import SOCKET_NAME, within
 
 
 class Control(Protocol):
@@ -87,22 +80,13 @@ class LocalApi:
         return _json({"stopping": True})
 
 
-def _within(folder: Path, act: Callable[[str], None]) -> None:
-    """Act on the socket's address inside a folder, however long the folder's path: addresses end at 107 bytes."""
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        act(f"/proc/self/fd/{descriptor}/{SOCKET_NAME}")
-    finally:
-        os.close(descriptor)
-
-
 def _listen(folder: Path) -> socket.socket:
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     (folder / SOCKET_NAME).unlink(missing_ok=True)
     # bind() makes the file with the mode that the umask leaves: 0600 from its first instant.
     before = os.umask(0o177)
     try:
-        _within(folder, door.bind)
+        within(folder, door.bind)
     except BaseException:
         door.close()
         raise
@@ -110,38 +94,3 @@ def _listen(folder: Path) -> socket.socket:
         os.umask(before)
     door.setblocking(False)
     return door
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, folder: Path) -> None:
-        super().__init__("localhost", timeout=CLIENT_TIMEOUT_S)
-        self._folder = folder
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        _within(self._folder, self.sock.connect)
-
-
-def ask(data_dir: Path, path: str, method: str = "GET") -> dict[str, Any]:
-    """One answer from the agent that runs with a data folder.
-
-    Raises:
-        NoAgentError: none runs.
-        OSError: it does not answer.
-    """
-    connection = _UnixConnection(data_dir)
-    try:
-        connection.request(method, path)
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != http.HTTPStatus.OK:
-            raise OSError(f"the agent answers with HTTP {response.status}")
-        answer: dict[str, Any] = orjson.loads(body)
-    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        raise NoAgentError(f"no agent runs with the data folder {data_dir}") from None
-    except http.client.HTTPException as error:
-        raise OSError(f"the agent's answer broke off ({type(error).__name__})") from None
-    finally:
-        connection.close()
-    return answer
