@@ -34,6 +34,7 @@ class Registry:
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
     on_outcome: list[Callable[[Node, str, str], None]] = field(default_factory=list)
+    on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Node]:
         """Every node, by ascending id."""
@@ -93,6 +94,8 @@ class Registry:
         node.reported.telemetry = beat.telemetry
         node.reported.engines = beat.engines
         node.reported.draining = beat.draining
+        for hook in self.on_heartbeat:
+            hook(node)
         self._changed(node, before, "said so in its heartbeat")
 
     def silent(self, now: float, lag: LoopLag) -> list[tuple[Node, Session]]:

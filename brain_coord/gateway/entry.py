@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -16,6 +17,7 @@ from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_o
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.request import parse_request
 from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.observe.finished import FinishedRequest
 
 log = structlog.get_logger("brain.request")
 
@@ -32,6 +34,10 @@ class Gateway:
     draining: bool = False
     running: set[Generation] = field(default_factory=set)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    on_finished: list[Callable[[FinishedRequest], None]] = field(default_factory=list)
+    """Told of every request that was decided, once it is over."""
+    on_refused: list[Callable[[ApiError], None]] = field(default_factory=list)
+    """Told of every request that ended before a decision: no key, no such model, not JSON."""
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -43,6 +49,9 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request on a hot route."""
         request_id = "req-" + secrets.token_hex(12)
+        structlog.contextvars.bind_contextvars(
+            request_id=request_id
+        )  # each request is a task, with a context of its own
         names = [(b"x-request-id", request_id.encode())]
         try:
             if scope["method"] != "POST":
@@ -51,6 +60,8 @@ class Gateway:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
             await self._generate(DIALECTS[scope["path"]], request_id, scope, receive, send)
         except ApiError as error:
+            for refused in self.on_refused:
+                refused(error)
             await send_error(send, error, names)
         except ClientGone:
             log.info("client left before the request was whole", request_id=request_id)
@@ -76,6 +87,7 @@ class Gateway:
             journal=self.journal,
             settings=settings,
         )
+        structlog.contextvars.bind_contextvars(decision=generation.record.decision_id)
         self.running.add(generation)
         self.idle.clear()
         try:
@@ -85,10 +97,14 @@ class Gateway:
             if not self.running:
                 self.idle.set()
             record = generation.record
+            finished = record.finished(monotonic())
+            for told in self.on_finished:
+                told(finished)
             log.info(
                 "request",
                 request_id=request_id,
-                receipt=record.receipt_id,
+                decision=record.decision_id,
+                receipt=record.receipt_id if finished.recorded else None,
                 model=request.model,
                 outcome=record.outcome,
                 error=record.error_code,

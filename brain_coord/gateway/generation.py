@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Literal
@@ -11,7 +10,6 @@ from typing import Final, Literal
 import orjson
 import structlog
 
-from brain_coord.classes.target import Target
 from brain_coord.gateway import sse
 from brain_coord.gateway.attempts import Limits, Result, run_attempts, settle
 from brain_coord.gateway.auth import Caller
@@ -19,10 +17,11 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Headers, Receive, Send, send_error, send_json
 from brain_coord.gateway.journal import Journal, Record
+from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.relay import EngineFault
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
-from brain_coord.gateway.waiting import QueueFull, WaitingRoom
+from brain_coord.gateway.waiting import WaitingRoom
 
 log = structlog.get_logger("brain.request")
 
@@ -64,8 +63,6 @@ class Generation:
         self._caller = caller
         self._receive = receive
         self._send = send
-        self._decider = decider
-        self._waiting = waiting
         self._journal = journal
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -74,7 +71,6 @@ class Generation:
         self._task = task
         self._interrupted: Interruption | None = None
         self._settled = False
-        self._tried: set[str] = set()
         self._stream: ClientStream | None = None
         self.record = Record(
             request=request,
@@ -85,6 +81,7 @@ class Generation:
             decision=decider.decide(request, caller),
             result=Result(),
         )
+        self._picker = TargetPicker(self.record, decider, waiting, queue_s=settings.queue_s, share=waiting.limit)
 
     def interrupt(self, why: Interruption) -> None:
         """End the request early; ignored once its outcome is settled."""
@@ -121,12 +118,11 @@ class Generation:
             try:
                 await run_attempts(
                     self._request,
-                    self._next_target,
+                    self._picker.next,
                     self.record.result,
                     began=self.record.began,
                     limits=self._settings.limits,
                     stream=self._stream,
-                    selected=lambda target: self._tried.add(target.name),
                 )
             finally:
                 self._settled = True
@@ -137,43 +133,6 @@ class Generation:
             await self._finish_interrupted(self._interrupted)
         except ApiError as error:
             await self._finish_failed(error)
-
-    # --- targets -----------------------------------------------------------------------------------------------------
-
-    async def _next_target(self) -> Target | None:
-        """The best target not tried yet; waits for capacity while a free slot is all that is missing."""
-        again = False
-        while True:
-            target = next(self._untried(), None)
-            if target is not None:
-                return target
-            if self.record.result.reached or not self._may_wait():
-                return None
-            if not await self._wait(again=again):
-                return None
-            again = True
-            self._tried.clear()
-            self.record.decision = self._decider.decide(self._request, self._caller)
-
-    def _untried(self) -> Iterator[Target]:
-        return (target for target in self._decider.targets(self.record.decision) if target.name not in self._tried)
-
-    def _may_wait(self) -> bool:
-        return self.record.decision.worth_waiting or bool(self._tried)
-
-    async def _wait(self, *, again: bool) -> bool:
-        remaining = self.record.began + self._settings.queue_s - monotonic()
-        if remaining <= 0:
-            return False
-        started = monotonic()
-        try:
-            return await self._waiting.wait(self._caller.key_id or "", remaining, again=again)
-        except QueueFull:
-            raise fault(
-                "queue_full", "too many requests wait for a free slot; try again shortly", retry_after_s=2
-            ) from None
-        finally:
-            self.record.queued_ms += (monotonic() - started) * 1000
 
     # --- endings -----------------------------------------------------------------------------------------------------
 
@@ -318,7 +277,9 @@ class Generation:
         """Settle what the attempts mean for their targets, and make the receipt durable."""
         now = monotonic()
         settle(self.record.result, streamed=self._request.stream, completed=self.record.outcome == "completed")
-        await self._journal.record(self.record.draft(now))
+        draft = self.record.draft(now)
+        await self._journal.record(draft)
+        self.record.kept = draft
 
     def _headers(self) -> Headers:
         record, target = self.record, self.record.result.target

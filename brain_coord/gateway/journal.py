@@ -8,6 +8,7 @@ from brain_coord.gateway.attempts import Result
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decision
 from brain_coord.gateway.request import ApiRequest
+from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import ReceiptDraft, Timings, Tokens
 from brain_coord.routing.record import routing_record
 
@@ -33,6 +34,17 @@ class Record:
     queued_ms: float = 0.0
     outcome: Outcome = "failed"
     error_code: str | None = None
+    kept: ReceiptDraft | None = None
+    """The draft that was recorded; `None` while there is no receipt."""
+
+    @property
+    def decision_id(self) -> str:
+        """Names the decision in logs and on pages."""
+        return decision_id_of(self.receipt_id)
+
+    def finished(self, now: float) -> FinishedRequest:
+        """The request for those who watch, once it is over."""
+        return FinishedRequest(self.decision_id, self.kept or self.draft(now), self.kept is not None)
 
     def draft(self, now: float) -> ReceiptDraft:
         """The receipt as it stands at `now` (monotonic seconds)."""

@@ -20,6 +20,7 @@ def configure_logs(*, as_json: bool | None, level: str) -> None:
     numeric = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,  # request and decision ids, whoever writes the line
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
