@@ -79,7 +79,6 @@ async def run_attempts(
     began: float,
     limits: Limits,
     stream: ClientStream | None,
-    selected: Callable[[Target], None],
 ) -> None:
     """Fill in `result`, which holds every attempt made so far even when this is cancelled.
 
@@ -90,7 +89,6 @@ async def run_attempts(
         began: when the request arrived, monotonic seconds.
         limits: bounds of this request.
         stream: the client, for a streamed answer.
-        selected: told of each target before it is tried.
     """
     while (target := await next_target()) is not None:
         remaining = began + limits.whole_s - monotonic()
@@ -98,7 +96,6 @@ async def run_attempts(
             result.failure = "deadline"
             return
         attempt = _Try(request, target, result, began=began, limits=limits, remaining=remaining, stream=stream)
-        selected(target)
         if await attempt.run():
             return
         if len(result.reached) >= limits.attempts:

@@ -1,0 +1,85 @@
+"""Whom to ask next for one request: ranked targets one by one, and the wait while capacity is all that is missing."""
+
+from collections.abc import Hashable
+from time import monotonic
+
+from brain_coord.classes.target import Target
+from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.errors import fault
+from brain_coord.gateway.journal import Record
+from brain_coord.gateway.waiting import QueueFull, WaitingRoom
+
+
+class TargetPicker:
+    """Gives out each target once; decides anew after every wait, and keeps the record's decision and wait up to date."""
+
+    def __init__(self, record: Record, decider: Decider, room: WaitingRoom, *, queue_s: float, share: int) -> None:
+        self._record = record
+        self._decider = decider
+        self._room = room
+        self._queue_s = queue_s
+        self._share = share
+        self._given: set[str] = set()
+        self._order: int | None = None
+
+    async def next(self) -> Target | None:
+        """The best target that was not asked yet, `None` when there is none.
+
+        Raises:
+            ApiError: 429 when it should wait and the queue is full.
+        """
+        target = self._untried()
+        if target is None and self._may_wait():
+            target = await self._wait()
+        if target is not None:
+            self._given.add(target.name)
+        return target
+
+    def _asked(self) -> frozenset[str]:
+        """Targets that really got the request. To lose a race for a slot is no attempt."""
+        return frozenset(attempt.target for attempt in self._record.result.reached)
+
+    def _untried(self) -> Target | None:
+        passed = self._asked() | self._given
+        targets = self._decider.targets(self._record.decision)
+        return next((target for target in targets if target.name not in passed), None)
+
+    def _may_wait(self) -> bool:
+        return self._record.decision.worth_waiting or bool(self._given - self._asked())
+
+    def _lane(self) -> Hashable:
+        """Everything that decides by what capacity this request can be served."""
+        request = self._record.request
+        return request.model, request.dialect.path, request.wishes, self._asked()
+
+    async def _wait(self) -> Target | None:
+        record = self._record
+        left_s = self._queue_s - record.queued_ms / 1000
+        if left_s <= 0:
+            return None
+        key = record.caller.key_id or ""
+        try:
+            waiter = self._room.enter(key, self._lane(), self._share, self._order)
+        except QueueFull as full:
+            whose = "requests of this key" if full.own else "requests"
+            raise fault(
+                "queue_full", f"too many {whose} wait for a free slot; try again shortly", retry_after_s=2
+            ) from None
+        self._order = waiter.order
+        began, target = monotonic(), None
+        try:
+            while await waiter.woken(max(0.0, began + left_s - monotonic())):
+                target = self._again()
+                if target is not None or not self._may_wait():
+                    break
+            else:
+                target = self._again()  # so that a refusal tells how things are now
+        finally:
+            self._room.leave(waiter, served=target is not None)
+            record.queued_ms += (monotonic() - began) * 1000
+        return target
+
+    def _again(self) -> Target | None:
+        self._given.clear()
+        self._record.decision = self._decider.decide(self._record.request, self._record.caller)
+        return self._untried()
