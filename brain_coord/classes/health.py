@@ -1,0 +1,177 @@
+"""What the gateway's own traffic says of one target: breaker, misconfiguration, a time to be left alone. Pure."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from brain_coord.classes.breaker import Breaker, BreakerRules, Ticket
+
+BUSY_DEFAULT_S: Final = 1.0
+BUSY_MAX_S: Final = 30.0
+"""Longest that a target which said `busy` is asked last; a target may name hours."""
+
+MISCONFIGURED_S: Final = 60.0
+"""How long a confirmed misconfiguration keeps a target out before one request may see whether it was mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A target that a decision left out or put last for what it did lately."""
+
+    target: str
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As answers show it."""
+        return {"target": self.target, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Misconfigured:
+    """The target refused us, not the client: our key, our model name or our address is wrong.
+
+    Attributes:
+        status: what it answered.
+        at: when, monotonic seconds.
+        confirmed: a request of our own, in which no client had a word, was refused as well.
+    """
+
+    status: int
+    at: float
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
+class TargetHealth:
+    """One target. `changed(delay_s)` is called when waiting requests may find more to do, that much later."""
+
+    name: str
+    breaker: Breaker = field(default_factory=Breaker)
+    misconfigured: Misconfigured | None = None
+    busy_until: float = 0.0
+    changed: Callable[[float], None] = lambda _: None
+    troubled: Callable[["TargetHealth"], None] = lambda _: None
+
+    def begin(self, now: float) -> Ticket | None:
+        """A try begins; `None` when the target is passed over now."""
+        return self.breaker.begin(now)
+
+    def succeeded(self, ticket: Ticket) -> None:
+        """It began to answer, or answered: whatever was wrong is over."""
+        self.misconfigured, self.busy_until = None, 0.0
+        if self.breaker.succeeded(ticket):
+            self.changed(0.0)
+
+    def failed(self, ticket: Ticket, now: float, cause: str, *, spread: float, incident: str | None = None) -> None:
+        """It failed by its own fault."""
+        if self.breaker.failed(ticket, now, cause, spread=spread, incident=incident):
+            assert self.breaker.reopens_at is not None
+            self.changed(self.breaker.reopens_at - now)
+        self.troubled(self)
+
+    def dropped(self, ticket: Ticket) -> None:
+        """The try told nothing."""
+        self.breaker.dropped(ticket)
+        if ticket.probe:
+            self.changed(0.0)
+
+    def busy(self, now: float, retry_after_s: float | None) -> None:
+        """It asked to be left alone for a while: it is asked last until then."""
+        self.busy_until = now + min(BUSY_MAX_S, BUSY_DEFAULT_S if retry_after_s is None else retry_after_s)
+        self.troubled(self)
+
+    def refused_us(self, now: float, status: int, *, confirmed: bool = False) -> None:
+        """It answered 401, 403 or 404.
+
+        Args:
+            now: seconds of the monotonic clock.
+            status: what it answered.
+            confirmed: to a request of our own. A client can provoke a 403 (moderation), so what its request got only
+                puts the target last; both together take it out.
+        """
+        known = self.misconfigured
+        if confirmed and known is None:
+            return
+        self.misconfigured = Misconfigured(status, now, confirmed or (known is not None and known.confirmed))
+        self.troubled(self)
+
+    def out(self, now: float) -> str | None:
+        """Why the target gets nothing now, `None` when it may get a request."""
+        if not self.breaker.allows(now):
+            return self._pause(now)
+        wrong = self.misconfigured
+        if wrong is not None and wrong.confirmed and now - wrong.at < MISCONFIGURED_S:
+            return f"misconfigured: answers {wrong.status}, also to the coordinator's own request"
+        return None
+
+    def _pause(self, now: float) -> str:
+        faults = f"paused after {self.breaker.faults} fault{'s' if self.breaker.faults != 1 else ''}"
+        left_s = (self.breaker.reopens_at or now) - now
+        then = f"next try in {math.ceil(left_s)} s" if left_s > 0 else "one request is trying it"
+        return f"{faults} ({self.breaker.cause}), {then}"
+
+    def last(self, now: float) -> str | None:
+        """Why the target is asked after all others, `None` when it is not."""
+        if self.misconfigured is not None:
+            return f"misconfigured: answered {self.misconfigured.status}"
+        if now < self.busy_until:
+            return f"said it is busy for another {math.ceil(self.busy_until - now)} s"
+        return None
+
+    def remark(self, now: float) -> str | None:
+        """Why it is out or last."""
+        return self.out(now) or self.last(now)
+
+    def out_until(self, now: float) -> float | None:
+        """When a target that is out may be asked again, `None` when it is not out."""
+        if not self.breaker.allows(now):
+            return max(self.breaker.reopens_at or now, now)
+        wrong = self.misconfigured
+        return wrong.at + MISCONFIGURED_S if wrong is not None and self.out(now) is not None else None
+
+    def clean(self, now: float) -> bool:
+        """Whether there is nothing to remember."""
+        return self.breaker.pristine and self.misconfigured is None and now >= self.busy_until
+
+
+@dataclass(slots=True)
+class HealthBook:
+    """The health of every target of a class. Only those in trouble cost a decision anything."""
+
+    rules: BreakerRules = field(default_factory=BreakerRules)
+    on_change: list[Callable[[float], None]] = field(default_factory=list)
+    _known: dict[str, TargetHealth] = field(default_factory=dict)
+    _troubled: dict[str, TargetHealth] = field(default_factory=dict)
+
+    def of(self, name: str) -> TargetHealth:
+        """The health of a target, a clean one at first."""
+        health = self._known.get(name)
+        if health is None:
+            health = TargetHealth(name, Breaker(self.rules), changed=self._changed, troubled=self._note)
+            self._known[name] = health
+        return health
+
+    def forget(self, name: str) -> None:
+        """The target does not exist any more."""
+        self._known.pop(name, None)
+        self._troubled.pop(name, None)
+
+    def set_rules(self, rules: BreakerRules) -> None:
+        """From now on; a pause that runs is not shortened."""
+        self.rules = rules
+        for health in self._known.values():
+            health.breaker.rules = rules
+
+    def in_trouble(self, now: float) -> Iterator[TargetHealth]:
+        """The targets that are not clean, by name."""
+        for name in [name for name, health in self._troubled.items() if health.clean(now)]:
+            del self._troubled[name]
+        return iter(sorted(self._troubled.values(), key=lambda health: health.name))
+
+    def _note(self, health: TargetHealth) -> None:
+        self._troubled[health.name] = health
+
+    def _changed(self, delay_s: float) -> None:
+        for hook in self.on_change:
+            hook(delay_s)
