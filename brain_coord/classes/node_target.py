@@ -1,10 +1,12 @@
 """A Brain Node as a target: takes one of its slots for one job."""
 
+from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
+from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import NOT_RUN, Accepted, End, Head, Job
@@ -14,8 +16,15 @@ class NodeTarget:
     """One node that was ranked for a request."""
 
     def __init__(
-        self, registry: Registry, node: Node, model: str, resource_class: ResourceClass, samples: ClassSamples
+        self,
+        registry: Registry,
+        node: Node,
+        model: str,
+        resource_class: ResourceClass,
+        samples: ClassSamples,
+        health: TargetHealth | None = None,
     ) -> None:
+        self.health = health or TargetHealth(node.node_id)
         self._samples = samples
         self._registry = registry
         self._node = node
@@ -70,13 +79,21 @@ class NodeTarget:
         answer = await slot.read()
         if isinstance(answer, End):
             cause = answer.cause or "refused"
-            raise TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN)
+            # A node that is full or leaves says so honestly: its slots are counted on both sides, and may differ shortly.
+            blame = cause not in ("busy", "draining", "cancelled")
+            raise TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN, blame=blame)
         if not isinstance(answer, Accepted):
             slot.close()
             raise TargetFault("protocol", "the node answered before it accepted the job", ran=True)
 
     def outcome(
-        self, result: str, *, tok_s: float | None, first_output_ms: float | None, total_ms: float | None
+        self,
+        result: str,
+        *,
+        tok_s: float | None,
+        first_output_ms: float | None,
+        total_ms: float | None,
+        stream: StreamSample | None = None,
     ) -> None:
         """Only a completed exchange teaches speed; every outcome counts for the node's reliability."""
         if result == "completed":

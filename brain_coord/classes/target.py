@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from brain_coord.classes.health import TargetHealth
+from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
 
@@ -74,11 +76,21 @@ class Target(Protocol):
     def model(self) -> str:
         """The model it would answer with."""
 
+    @property
+    def health(self) -> TargetHealth:
+        """Its breaker, and what else the gateway's traffic said of it; shared by all requests."""
+
     async def start(self, job: JobSpec) -> Exchange:
         """Give it the job; returns once it was accepted. Raises `TargetFault`. Bound it with a timeout."""
 
     def outcome(
-        self, result: str, *, tok_s: float | None, first_output_ms: float | None, total_ms: float | None
+        self,
+        result: str,
+        *,
+        tok_s: float | None,
+        first_output_ms: float | None,
+        total_ms: float | None,
+        stream: StreamSample | None = None,
     ) -> None:
         """How the exchange counts, as the coordinator saw it: `completed`, `failed` or `timed_out`.
 
@@ -87,4 +99,5 @@ class Target(Protocol):
             tok_s: decode speed of a completed stream, if it gave one.
             first_output_ms: dispatch to first output of a completed stream.
             total_ms: arrival of the request to the end of the answer.
+            stream: a completed answer as the coordinator's clock saw it, for targets that rank by measured speed.
         """

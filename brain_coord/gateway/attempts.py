@@ -4,21 +4,30 @@ Nothing else in the product retries a generation. What may be tried again, and w
 
 | what happened | next target? | counts against the target |
 |---|---|---|
-| refused, no slot, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
-| 429, 503 | yes | no |
+| paused by its breaker, no free slot | yes, and it was no attempt | no |
+| refused, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
+| 429, 503 | yes; the target is asked last for a while | no |
 | 400, 413, 422 and other 4xx | no, passed on as it is | no |
 | 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
 | engine error (5xx, error event before the first output) | once; two stop the request | yes |
-| silence before the first output | yes, after the job was cancelled | yes |
+| silence before the first output | once, after the job was cancelled; two stop the request | yes |
 | anything after the first output | no: one error event | yes |
+
+A request that is itself a client's retry (`x-stainless-retry-count`, as OpenAI's clients send it) gets one attempt: its
+retries times ours would ask nine times for one bad request.
+
+What counts against a target feeds its breaker at once, except for engine errors: whether the prompt was at fault is
+known only at the end of the request.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
+from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
 from brain_coord.gateway.answer import Answer, Attempt
 from brain_coord.gateway.relay import EngineFault, PhaseLimits, Tail, engine_error, read_whole, relay_stream
@@ -28,11 +37,15 @@ from brain_coord.measure.speed import StreamClock
 
 MAX_ATTEMPTS: Final = 3
 MAX_ENGINE_ERRORS: Final = 2
+MAX_SILENCES: Final = 2
 ERROR_BODY_BYTES: Final = 1024 * 1024
 
 PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
 BUSY: Final = frozenset({429, 503})
 MISCONFIGURED: Final = frozenset({401, 403, 404})
+
+NOT_ASKED: Final = frozenset({"no_free_slot", "paused"})
+"""Causes of attempts in which the target never saw the request: to lose a race for a slot is no attempt."""
 
 
 @dataclass(slots=True)
@@ -40,7 +53,7 @@ class Result:
     """What came of a request: exactly one of `tail`, `body`, `refusal` and `failure` is set."""
 
     attempts: list[Attempt] = field(default_factory=list)
-    asked: list[tuple[Target, Attempt]] = field(default_factory=list)
+    asked: list[tuple[Target, Attempt, Ticket | None]] = field(default_factory=list)
     target: Target | None = None
     answer: Answer | None = None
     tail: Tail | None = None
@@ -50,11 +63,17 @@ class Result:
     failure: str | None = None
     retry_after: str | None = None
     engine_errors: int = 0
+    silences: int = 0
 
     @property
     def reached(self) -> list[Attempt]:
-        """The attempts in which a target was really asked: losing a race for a slot is none."""
-        return [attempt for attempt in self.attempts if attempt.cause != "no_free_slot"]
+        """The attempts in which a target was really asked."""
+        return [attempt for attempt in self.attempts if attempt.cause not in NOT_ASKED]
+
+    @property
+    def spent(self) -> bool:
+        """Whether a further attempt would do more harm than good: the request costs too much, or breaks engines."""
+        return self.engine_errors >= MAX_ENGINE_ERRORS or self.silences >= MAX_SILENCES
 
     @property
     def committed(self) -> bool:
@@ -98,9 +117,7 @@ async def run_attempts(
         attempt = _Try(request, target, result, began=began, limits=limits, remaining=remaining, stream=stream)
         if await attempt.run():
             return
-        if len(result.reached) >= limits.attempts:
-            break
-        if result.engine_errors >= MAX_ENGINE_ERRORS:
+        if len(result.reached) >= (1 if request.client_retry else limits.attempts) or result.spent:
             break
     result.failure = result.failure or ("target_failed" if result.attempts else "no_capacity")
 
@@ -142,9 +159,15 @@ class _Try:
             body=request.body,
             deadline_s=self._remaining,
         )
+        ticket = self._target.health.begin(self._started)
+        if ticket is None:
+            self._record("paused", None, ran=False, blamed=False)
+            return False
         exchange: Exchange | None = None
         cause: str | None = "cancelled"
         ran, blamed = True, False
+        if self._stream is not None:
+            self._stream.on_commit = lambda: self._target.health.succeeded(ticket)
         try:
             try:
                 async with asyncio.timeout(self._limits.phases.accept_s):
@@ -158,6 +181,7 @@ class _Try:
             cause, ran, blamed = fault.cause, fault.ran, fault.blame
             settled = result.committed
             result.failure = "incomplete" if settled else "target_failed"
+            result.silences += cause == "timeout"
         except EngineFault as fault:
             cause, blamed = "engine_error", True
             settled = result.committed
@@ -168,8 +192,19 @@ class _Try:
         finally:
             if exchange is not None:
                 await exchange.close()
-            self._record(cause, ran=ran, blamed=blamed)
+            self._feed_breaker(ticket, self._record(cause, ticket, ran=ran, blamed=blamed))
         return settled
+
+    def _feed_breaker(self, ticket: Ticket, attempt: Attempt) -> None:
+        health, now = self._target.health, monotonic()
+        if attempt.cause is None or attempt.status in PASS_ON:
+            health.succeeded(ticket)
+        elif not attempt.blamed:
+            health.dropped(ticket)
+        elif not _is_engine_error(attempt):
+            # One lost connection takes every job that ran on it, and is one fault.
+            incident = f"{attempt.cause} at {now:.0f}" if attempt.cause in ("node_lost", "connection_lost") else None
+            health.failed(ticket, now, attempt.cause, spread=random.random(), incident=incident)  # noqa: S311
 
     async def _exchange(self, exchange: Exchange) -> bool:
         request, result, limits = self._request, self._result, self._limits
@@ -207,14 +242,17 @@ class _Try:
         if status in BUSY:
             result.failure = "busy" if status == 429 else "unavailable"
             result.retry_after = retry_after or result.retry_after
+            seconds = retry_after or ""
+            self._target.health.busy(monotonic(), float(seconds) if seconds.isdigit() else None)
         elif status in MISCONFIGURED:
             result.failure = "misconfigured"
+            self._target.health.refused_us(monotonic(), status)
         else:
             result.engine_errors += 1
             result.failure = "engine_error"
         return False
 
-    def _record(self, cause: str | None, *, ran: bool, blamed: bool) -> None:
+    def _record(self, cause: str | None, ticket: Ticket | None, *, ran: bool, blamed: bool) -> Attempt:
         result, now = self._result, monotonic()
         attempt = Attempt(
             resource_class=str(self._target.resource_class),
@@ -228,20 +266,39 @@ class _Try:
             blamed=blamed,
         )
         result.attempts.append(attempt)
-        result.asked.append((self._target, attempt))
+        result.asked.append((self._target, attempt, ticket))
+        return attempt
 
 
-def settle(result: Result, *, streamed: bool, completed: bool) -> None:
+def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "") -> None:
     """Tell every target that was asked how its attempt counts; called once, when the outcome is known.
 
     A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody.
+
+    Args:
+        result: of the request.
+        streamed: whether the client asked for a stream.
+        completed: whether it got a whole answer.
+        prompt: what tells this request's content from others; sent again and again it counts once.
     """
     poisoned = result.engine_errors >= MAX_ENGINE_ERRORS
-    for target, attempt in result.asked:
+    for target, attempt, ticket in result.asked:
+        if ticket is not None and attempt.blamed and _is_engine_error(attempt):
+            if poisoned:
+                target.health.dropped(ticket)
+            else:
+                cause, spread = attempt.cause or "engine_error", random.random()  # noqa: S311
+                target.health.failed(ticket, monotonic(), cause, spread=spread, incident=prompt)
         if attempt.cause is None and completed and result.answer is not None and target is result.target:
             answer = result.answer
             first_ms = answer.clock.first_output_ms if streamed else None
-            target.outcome("completed", tok_s=answer.tok_s, first_output_ms=first_ms, total_ms=attempt.ended_ms)
+            target.outcome(
+                "completed",
+                tok_s=answer.tok_s,
+                first_output_ms=first_ms,
+                total_ms=attempt.ended_ms,
+                stream=answer.sample,
+            )
         elif not attempt.blamed or (poisoned and _is_engine_error(attempt)):
             continue
         else:

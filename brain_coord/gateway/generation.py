@@ -276,7 +276,12 @@ class Generation:
     async def _keep(self) -> None:
         """Settle what the attempts mean for their targets, and make the receipt durable."""
         now = monotonic()
-        settle(self.record.result, streamed=self._request.stream, completed=self.record.outcome == "completed")
+        settle(
+            self.record.result,
+            streamed=self._request.stream,
+            completed=self.record.outcome == "completed",
+            prompt=self._request.sha256,
+        )
         draft = self.record.draft(now)
         await self._journal.record(draft)
         self.record.kept = draft

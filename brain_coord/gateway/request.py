@@ -57,6 +57,8 @@ class ApiRequest:
         client_usage: whether the client asked for the usage chunk itself.
         body: what goes to the engine.
         sha256: of the body as the client sent it, in hex.
+        max_output_tokens: the limit that the client set, `None` without one.
+        client_retry: whether the client says that it repeats a request which failed.
     """
 
     request_id: str
@@ -67,6 +69,8 @@ class ApiRequest:
     wishes: RoutingWishes
     body: bytes
     sha256: str
+    max_output_tokens: int | None = None
+    client_retry: bool = False
 
 
 def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str]) -> ApiRequest:
@@ -103,7 +107,14 @@ def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mappin
         wishes=_wishes(body, headers),
         body=_engine_body(raw, body, add_usage=bool(stream) and not client_usage),
         sha256=hashlib.sha256(raw).hexdigest(),
+        max_output_tokens=_output_limit(body),
+        client_retry=headers.get("x-stainless-retry-count", "0") != "0",
     )
+
+
+def _output_limit(body: Mapping[str, Any]) -> int | None:
+    limits = (body.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
+    return next((value for value in limits if type(value) is int and value >= 0), None)
 
 
 def with_model(body: bytes, model: str) -> bytes:

@@ -38,6 +38,8 @@ class ClientStream:
         self._stall_check = self._loop.call_later(STALL_CHECK_S, self._check_stall)
         self.begun = False
         self.ended = False
+        self.on_commit: Callable[[], None] = lambda: None
+        """Called before the first bytes of an answer are passed on."""
 
     def waits(self) -> None:
         """From now on, send a comment whenever nothing was sent for the keep-alive time, until `write` is called."""
@@ -72,6 +74,7 @@ class ClientStream:
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
         if self._waiting is not None:
+            self.on_commit()
             await self._stop_waiting()
         if not self.begun:
             await self._begin()
