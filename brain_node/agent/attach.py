@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
-from brain_node.agent.source import Changed, CountedLease
+from brain_node.agent.source import Changed, CountedLease, details_of
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.link.url import is_loopback
 from brain_node.relay import Endpoint, Lease, Outcome
@@ -105,6 +105,10 @@ class AttachSource:
             else EngineClaim(model=model, state="failed", cause=self._cause, elapsed_s=elapsed_s)
             for model in self._serve
         ]
+
+    def details(self) -> list[dict[str, Any]]:
+        """The same for people."""
+        return details_of(self.claims())
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """The server, when it serves the job's model."""

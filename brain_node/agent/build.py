@@ -8,10 +8,15 @@ from brain_node.agent.attach import AttachSource, EngineUrlError
 from brain_node.agent.hardware import Hardware
 from brain_node.agent.mock import MockSource
 from brain_node.agent.source import EngineSource
+from brain_node.agent.vllm import VllmSource
+from brain_node.agent.weights import weights_of
 from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
 from brain_node.contract.identity import load_or_create_identity
+from brain_node.engine.environments import engines_dir
+from brain_node.engine.supervisor import Surroundings
 from brain_node.link.dial import Dialer
 from brain_node.link.url import parse_coordinator
+from brain_node.plan.records import AUTO, PlanRequest
 from brain_node.settings import Settings, SettingsError
 
 KEY_NAME: Final = "node.key"
@@ -33,13 +38,14 @@ def build_agent(settings: Settings) -> Agent:
             "no coordinator is named", "brain-node join https://coordinator.example (or set BRAIN_NODE_URL)"
         )
     url = parse_coordinator(settings.url)
-    source = source_of(settings, load_catalog(settings.catalog))
+    hardware = Hardware()
+    source = source_of(settings, load_catalog(settings.catalog), hardware)
     dialer = Dialer(url, settings.ca_file)
     identity = load_or_create_identity(key_path(settings.data_dir))
-    return Agent(Parts(settings, identity, dialer, source, Hardware()))
+    return Agent(Parts(settings, identity, dialer, source, hardware))
 
 
-def source_of(settings: Settings, catalog: Catalog) -> EngineSource:
+def source_of(settings: Settings, catalog: Catalog, hardware: Hardware) -> EngineSource:
     """What serves the models, by `--engine`.
 
     Raises:
@@ -53,7 +59,16 @@ def source_of(settings: Settings, catalog: Catalog) -> EngineSource:
         return MockSource(settings.slots)
     if settings.engine == "attach":
         return _attach(settings, catalog)
-    raise SettingsError("the vllm engine is not built yet", "use --engine attach or --engine mock")
+    return _vllm(settings, catalog, hardware)
+
+
+def _vllm(settings: Settings, catalog: Catalog, hardware: Hardware) -> VllmSource:
+    for model in settings.models:
+        if model != AUTO:
+            catalog.require(model)  # a misspelt name is told at once, not found missing later
+    request = PlanRequest(models=settings.models or (AUTO,), slots=settings.slots, gated=settings.hf_token is not None)
+    engines = engines_dir(settings.data_dir)
+    return VllmSource(catalog, request, engines, weights_of, hardware, Surroundings(settings.data_dir))
 
 
 def _attach(settings: Settings, catalog: Catalog) -> AttachSource:

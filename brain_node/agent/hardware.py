@@ -11,7 +11,7 @@ from brain_node.contract.messages import GpuClaim, Report
 from brain_node.gpu.feed import GpuFeed, Reading
 from brain_node.gpu.machine import machine_of
 from brain_node.gpu.reader import GpuReader
-from brain_node.gpu.records import Gpu, Problem
+from brain_node.gpu.records import Gpu, Inventory, Problem
 from brain_node.gpu.view import problem_json
 
 PATIENCE_S: Final = 2.0
@@ -27,18 +27,21 @@ class Hardware:
     """Cards, memory and system of this machine.
 
     Args:
-        own_pids: processes whose memory on the cards is ours.
         environ: the agent's environment, which may hide cards.
     """
 
-    def __init__(
-        self, own_pids: Callable[[], Collection[int]] = _nobody, environ: Mapping[str, str] | None = None
-    ) -> None:
-        self._feed = GpuFeed(GpuReader(own_pids, os.environ if environ is None else environ).read)
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self.own_pids: Callable[[], Collection[int]] = _nobody
+        """Processes whose memory on the cards is ours; whoever runs engines sets it."""
+        reader = GpuReader(self._pids, os.environ if environ is None else environ)
+        self._feed = GpuFeed(reader.read)
         self._reading = self._feed.latest()
         self._vram_mib: int | None = None
         system = f"{platform.system()} {platform.release()}"[:200]
         self._plain = Report(os=system, cpu_count=os.cpu_count(), ram_bytes=psutil.virtual_memory().total)
+
+    def _pids(self) -> Collection[int]:
+        return self.own_pids()
 
     async def sample(self) -> Reading:
         """Look at the cards once; never blocks the loop."""
@@ -49,6 +52,11 @@ class Hardware:
     def close(self) -> None:
         """Let the sampling thread end."""
         self._feed.close()
+
+    @property
+    def inventory(self) -> Inventory:
+        """The cards of the last sample."""
+        return self._reading.inventory
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -1,11 +1,11 @@
 """The mock as an engine source: `--engine mock` serves `brain/mock` and nothing else."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from brain_node import __version__
 from brain_node.agent.mock_server import MockServer
-from brain_node.agent.source import Changed, CountedLease
+from brain_node.agent.source import Changed, CountedLease, details_of
 from brain_node.contract.catalog import MOCK_MODEL_ID
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.relay import Endpoint, Lease, Outcome
@@ -44,6 +44,10 @@ class MockSource:
     def claims(self) -> Sequence[EngineClaim]:
         """The mock's state."""
         return [EngineClaim(model=MOCK_MODEL_ID, state="ready" if self._server.base_url else "starting")]
+
+    def details(self) -> list[dict[str, Any]]:
+        """The same for people."""
+        return details_of(self.claims())
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """The mock server, for its own model only."""

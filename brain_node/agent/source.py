@@ -1,7 +1,7 @@
 """The seam between the agent and whatever serves its models: launched engines, a server that runs already, the mock."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.relay import Endpoint, Lease, Outcome
@@ -32,8 +32,17 @@ class EngineSource(Protocol):
     def claims(self) -> Sequence[EngineClaim]:
         """The state of every engine, ready or not."""
 
+    def details(self) -> list[dict[str, Any]]:
+        """Every engine for people: at least `model`, `state`, and a `sentence`; more where there is more to tell."""
+
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """A ready engine with room for the job, or why there is none."""
+
+
+def details_of(claims: Sequence[EngineClaim]) -> list[dict[str, Any]]:
+    """The details of engines about which the claims say everything."""
+    rows = [claim.model_dump(mode="json", exclude_none=True) for claim in claims]
+    return [{**row, "sentence": row.get("cause") or row["state"].replace("_", " ")} for row in rows]
 
 
 class CountedLease:

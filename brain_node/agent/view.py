@@ -26,7 +26,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
         "draining": desk.draining,
         "draining_for": sorted(desk.closed_by),
         "engine": {"kind": agent.source.kind, "version": agent.source.version},
-        "engines": [claim.model_dump(mode="json") for claim in agent.source.claims()],
+        "engines": agent.source.details(),
         "offer": offer.model_dump(mode="json"),
         "jobs": {
             "active": desk.active,

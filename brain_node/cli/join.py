@@ -98,10 +98,8 @@ def _run(settings: Settings) -> int:
         fail_with(error)
     configure_logs(settings.data_dir, as_json=settings.log_json, level=settings.log_level, secrets=settings.secrets)
     try:
-        agent = build_agent(settings)
+        return asyncio.run(run_agent(build_agent(settings)))
     except Exception as error:
         fail_with(error)
-    try:
-        return asyncio.run(run_agent(agent))
     finally:
         lock.release()

@@ -59,8 +59,7 @@ def lines_of(state: dict[str, Any]) -> list[str]:
         f"jobs         {jobs['active']} of {jobs['slots']} slots in use; finished: {_counts(jobs['finished'])}"
     )
     for engine in state["engines"]:
-        cause = f"  ({engine['cause']})" if engine["cause"] else ""
-        lines.append(f"engine       {engine['model']}  {engine['state']}{cause}")
+        lines.append(f"engine       {engine['model']}  {engine['sentence']}")
     lines += [f"not accepted {each['model']}: {each['reason']}" for each in link["refused"]]
     return [*lines, f"log          {state['log']}"]
 

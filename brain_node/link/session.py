@@ -67,9 +67,10 @@ class LinkSession:
         self._suspended = suspended
         self._wake = asyncio.Event()
         self._offer_changed = False
+        self._sent_offer: Offer | None = None
 
     def offer_changed(self) -> None:
-        """Send the offer, and a heartbeat with the engine states that changed it, at the next turn of the loop."""
+        """Something changed: send the offer if it did, and a heartbeat in any case, at the next turn of the loop."""
         self._offer_changed = True
         self._wake.set()
 
@@ -128,8 +129,10 @@ class LinkSession:
             if self._protocol.phase is not Phase.OPEN:
                 continue
             changed, self._offer_changed = self._offer_changed, False
-            if changed:
-                await self._socket.send(encode(OfferChanged(offer=self._owner.offer(), report=self._owner.report())))
+            offer = self._owner.offer() if changed else None
+            if offer is not None and offer != self._sent_offer:
+                await self._socket.send(encode(OfferChanged(offer=offer, report=self._owner.report())))
+                self._sent_offer = offer
             if changed or now >= beat_at:
                 await self._socket.send(encode(self._owner.heartbeat()))
                 welcome = self._protocol.welcome
