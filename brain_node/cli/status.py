@@ -58,8 +58,7 @@ def lines_of(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"jobs         {jobs['active']} of {jobs['slots']} slots in use; finished: {_counts(jobs['finished'])}"
     )
-    for engine in state["engines"]:
-        lines.append(f"engine       {engine['model']}  {engine['sentence']}")
+    lines += [f"engine       {engine['model']}  {engine['sentence']}" for engine in state["engines"]]
     lines += [f"not accepted {each['model']}: {each['reason']}" for each in link["refused"]]
     return [*lines, f"log          {state['log']}"]
 
