@@ -33,6 +33,7 @@ class Spool:
         self._lines: list[tuple[int, int]] = []
         self._done = 0
         self._size = 0
+        self._torn = False
         self.last: Sealed | None = None
         """The newest spooled receipt."""
         try:
@@ -66,16 +67,24 @@ class Spool:
                 "Bring the database back; the spool is written to it by itself",
             )
         try:
+            self._mend()
             written = 0
             while written < len(data):
                 written += os.write(self._file, data[written:])
             os.fdatasync(self._file)
         except OSError as error:
-            with suppress(OSError):  # whatever stays behind the last good line is dropped at the next start
-                os.ftruncate(self._file, self._size)
+            self._torn = True
+            with suppress(OSError):
+                self._mend()
             raise unavailable(error) or error from error
         for (receipt_id, receipt), line in zip(sealed, lines, strict=True):
             self._add(receipt_id, receipt, len(line))
+
+    def _mend(self) -> None:
+        """Cut off what an append that failed has left behind the last good line."""
+        if self._torn:
+            os.ftruncate(self._file, self._size)
+            self._torn = False
 
     def find(self, receipt_id: str) -> Sealed | None:
         """A receipt that is still in the spool."""

@@ -57,6 +57,8 @@ class StoreOptions:
     readers: int = 4
     """Reads at once."""
     writer: WriterLimits = field(default_factory=WriterLimits)
+    on_health: Callable[[StoreHealth], None] | None = None
+    """Called on the event loop when `Store.health` changes its state: for the log and the metrics."""
     clock: Callable[[], float] = time.time
     """Wall clock for labels."""
 
@@ -79,7 +81,7 @@ class Store:
         self._clock = options.clock
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(options.readers, thread_name_prefix="store-reader")
-        self._writer = Writer(database, watchdog, ledger, self._loop, options.writer)
+        self._writer = Writer(database, watchdog, ledger, self._loop, options.writer, options.on_health)
         self._keys = KeyCache(lambda secret: self.read(partial(api_keys.find_key, secret=secret)), options.key_fresh_s)
         self._writer.start()
 

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -65,12 +66,14 @@ class Writer:
         ledger: Ledger | None,
         loop: asyncio.AbstractEventLoop,
         limits: WriterLimits,
+        on_health: Callable[[StoreHealth], None] | None = None,
     ) -> None:
         self._database = database
         self._watchdog = watchdog
         self._ledger = ledger
         self._loop = loop
         self._limits = limits
+        self._on_health = on_health
         self._queue: queue.SimpleQueue[Write | Probed | None] = queue.SimpleQueue()
         self._pending = 0
         self._closing = False
@@ -117,7 +120,7 @@ class Writer:
         while going:
             batch, going = self._take()
             if batch:
-                self._answer(batch, self._commit(batch))
+                self._answer(batch, self._try_commit(batch))
             if self._down is not None and going and not self._probing and time.monotonic() >= self._retry_at:
                 self._probing = True
                 self._probe_thread = threading.Thread(target=self._probe, name="store-probe", daemon=True)
@@ -145,7 +148,7 @@ class Writer:
         if item.error is None:
             self._catch_up()
         else:
-            self._failed(item.error)
+            self._failed(item.error, tried=True)
         return batch, True
 
     def _probe(self) -> None:
@@ -168,9 +171,15 @@ class Writer:
             while self._ledger is not None and self._ledger.waiting:
                 self._ledger.spool.done(self._transaction(self._ledger.replay))
         except Exception as error:
-            self._failed(error)
+            self._failed(error, tried=True)
         else:
             self._recovered()
+
+    def _try_commit(self, batch: Sequence[Write]) -> list[Any]:
+        try:
+            return self._commit(batch)
+        except Exception as error:  # a fault of this program: the thread goes on, or every later write would hang
+            return [error] * len(batch)
 
     def _commit(self, batch: Sequence[Write]) -> list[Any]:
         """Make a batch durable; the results stand in its order, errors among them."""
@@ -182,7 +191,7 @@ class Writer:
             done = self._transaction(lambda connection: self._apply(connection, batch, entries))
         except StoreUnavailable as error:
             self._failed(error)
-            return self._without_database(batch, entries)
+            return self._without_database(batch, entries, unsure=self._at_commit)
         except Exception:
             # One of the writes is at fault, not the database: each gets a transaction, and an answer, of its own.
             return [self._alone(write) for write in batch]
@@ -203,7 +212,7 @@ class Writer:
             return list(self._ledger.seal(drafts))
         except StoreUnavailable as error:
             self._failed(error)
-            return [error] * len(drafts)
+            return [self._down or error] * len(drafts)
 
     def _apply(self, connection: Connection, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
         sealed = iter(entries)
@@ -220,7 +229,7 @@ class Writer:
             (done,) = self._transaction(lambda connection: self._apply(connection, [write], entries))
         except StoreUnavailable as error:
             self._failed(error)
-            return self._without_database([write], entries)[0]
+            return self._without_database([write], entries, unsure=self._at_commit)[0]
         except IntegrityError as error:
             good = _good(entries)
             if not good or self._ledger is None:
@@ -233,7 +242,10 @@ class Writer:
             self._ledger.advance(_good(entries))
         return done
 
-    def _without_database(self, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
+    def _without_database(
+        self, batch: Sequence[Write], entries: Sequence[Entry | Exception], *, unsure: bool = False
+    ) -> list[Any]:
+        """Put receipts aside; `unsure`: the commit that failed may have been done all the same."""
         cause = self._down or StoreUnavailable("database_down", "the spool is being written", "Try again")
         kept = list(entries)
         good = _good(entries)
@@ -241,7 +253,7 @@ class Writer:
             try:
                 self._ledger.set_aside(good, cause)
             except Exception as error:
-                if self._at_commit:
+                if unsure:
                     self._ledger.lost()
                 kept = [error if isinstance(entry, tuple) else entry for entry in entries]
                 self._note("refusing", error)
@@ -258,7 +270,10 @@ class Writer:
         self._at_commit = False
         return done
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, *, tried: bool = False) -> None:
+        """The database is away; `tried`: still, as trying it again has shown."""
+        if self._down is not None and not tried:
+            return  # or requests that keep coming would put off the next try for ever
         if not isinstance(error, StoreUnavailable):
             error = StoreUnavailable("database_down", f"the store failed: {error}", "See the coordinator's log")
         self._down = error
@@ -270,20 +285,24 @@ class Writer:
     def _recovered(self) -> None:
         self._down = None
         self._pause_s = self._limits.retry_s
-        self.health = StoreHealth("ok")
+        self._say(StoreHealth("ok"))
 
     def _note(self, state: Any, error: Exception) -> None:
         spooled = 0 if self._ledger is None else self._ledger.waiting
         since_s = time.time() if self.health.since_s is None else self.health.since_s
         reason = str(error) if self._down is None else str(self._down)
-        self.health = replace(self.health, state=state, reason=reason, since_s=since_s, spooled=spooled)
+        self._say(replace(self.health, state=state, reason=reason, since_s=since_s, spooled=spooled))
+
+    def _say(self, health: StoreHealth) -> None:
+        changed, self.health = health.state != self.health.state, health
+        if changed and self._on_health is not None:
+            with suppress(RuntimeError):  # the loop is gone
+                self._loop.call_soon_threadsafe(self._on_health, health)
 
     def _answer(self, batch: Sequence[Write], done: Sequence[Any]) -> None:
         answers = [(write.future, result) for write, result in zip(batch, done, strict=True)]
-        try:
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
             self._loop.call_soon_threadsafe(self._resolve, answers)
-        except RuntimeError:  # the loop is gone: nobody waits any more
-            return
 
     # And this on the event loop again.
 

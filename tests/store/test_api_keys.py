@@ -1,5 +1,6 @@
 """API keys: shown once, kept as a hash, good until revoked."""
 
+import asyncio
 import dataclasses
 
 from sqlalchemy import select
@@ -56,12 +57,15 @@ class Database:
     """What the cache asks: counts, and can be away."""
 
     def __init__(self):
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.key = ApiKey("k-1", "bk-", "free", None, 0.0)
         self.asked = 0
         self.away = False
 
     async def load(self, secret):
         self.asked += 1
+        await self.answers.wait()
         if self.away:
             raise StoreUnavailable("database_down", "away", "wait")
         return self.key if secret == "good" else None
@@ -99,6 +103,32 @@ async def test_a_known_key_stays_good_while_the_database_is_away_and_an_unknown_
         assert error.code == "database_down"
     else:
         raise AssertionError("an unknown key was judged without a database")
+
+
+async def test_a_database_that_does_not_answer_holds_no_known_key_up_and_is_asked_once():
+    clock, database = Clock(), Database()
+    cache = KeyCache(database.load, 1.0, clock)
+    await cache.find("good")
+    database.answers.clear()
+    clock.now = 5.0
+    found = await asyncio.gather(*(cache.find("good") for _ in range(50)))
+    assert found == [database.key] * 50
+    clock.now = 9.0
+    assert await cache.find("good") == database.key
+    assert database.asked == 2
+    database.answers.set()
+
+
+async def test_a_request_that_is_cancelled_takes_nobody_else_along():
+    database = Database()
+    database.answers.clear()
+    cache = KeyCache(database.load, 1.0, Clock())
+    first, second = asyncio.create_task(cache.find("good")), asyncio.create_task(cache.find("good"))
+    await asyncio.sleep(0)
+    first.cancel()
+    database.answers.set()
+    assert await second == database.key
+    assert database.asked == 1
 
 
 async def test_memory_is_bounded_whatever_clients_try():

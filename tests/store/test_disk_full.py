@@ -3,6 +3,7 @@
 The kernel's file size limit stands in for the disk: writes past it fail just as those to a full disk do.
 """
 
+import asyncio
 import contextlib
 import resource
 
@@ -47,6 +48,20 @@ async def test_a_full_disk_refuses_with_a_typed_error_and_loses_nothing(open_sto
     await recovered(store)
     kept.append((await store.append_receipt(draft(5000))).summary().receipt_id)
     assert await chain_of(store) == kept
+
+
+async def test_requests_that_keep_coming_do_not_put_off_the_recovery(open_store):
+    store = await open_store()
+    with files_limited_to(400_000):
+        await fill(store, range(1, 3000))
+    answers, number = [], 3000
+    async with asyncio.timeout(20):
+        while store.health.state != "ok":
+            number += 1
+            answers += await asyncio.gather(store.append_receipt(draft(number)), return_exceptions=True)
+    assert await store.append_receipt(draft(9000))
+    assert {answer.code for answer in answers if isinstance(answer, StoreUnavailable)} <= {"disk_full", "disk_error"}
+    await chain_of(store)
 
 
 async def test_what_a_full_disk_left_behind_opens_again(open_store, data_dir):

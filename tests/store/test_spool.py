@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
+import errno
+import os
 import sqlite3
 import stat
 
@@ -10,8 +12,9 @@ import pytest
 
 from brain_coord.store.database import DATABASE_FILE
 from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.spool import Spool
 from tests.store.conftest import IMPATIENT
-from tests.support.receipts import draft
+from tests.support.receipts import draft, sealed_chain
 from tests.support.stores import chain_of, recovered
 
 REFUSING = dataclasses.replace(IMPATIENT, on_store_failure="refuse")
@@ -39,6 +42,17 @@ async def test_receipts_go_to_disk_and_later_into_the_database_in_order(store_on
     await store.append_receipt(draft(102))
     assert await chain_of(store) == [draft(number).receipt_id for number in range(1, 103)]
     assert (data_dir / "spool" / "receipts.jsonl").stat().st_size == 0
+
+
+async def test_each_change_of_health_is_told_once(open_store, data_dir):
+    told = []
+    store = await open_store(options=dataclasses.replace(IMPATIENT, on_health=told.append))
+    with held(data_dir):
+        for number in range(1, 4):
+            await store.append_receipt(draft(number))
+    await recovered(store)
+    await store.append_receipt(draft(4))
+    assert [health.state for health in told] == ["spooling", "ok"]
 
 
 async def test_what_comes_while_the_spool_is_written_keeps_its_place(store_on_sqlite, data_dir):
@@ -128,6 +142,28 @@ async def test_the_spool_is_private(store_on_sqlite, data_dir):
         await store_on_sqlite.append_receipt(draft(1))
         assert stat.S_IMODE((data_dir / "spool").stat().st_mode) == 0o700
         assert stat.S_IMODE((data_dir / "spool" / "receipts.jsonl").stat().st_mode) == 0o600
+
+
+async def test_an_append_that_failed_leaves_nothing_for_the_next_to_stand_behind(tmp_path, monkeypatch):
+    chain, _ = sealed_chain(3)
+    spool = Spool(tmp_path, 1 << 20)
+    spool.append([("r-1", chain[0])])
+
+    def fails(*_arguments):
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(StoreUnavailable) as error:
+            spool.append([("r-2", chain[1])])
+    assert error.value.code == "disk_full"
+    spool.append([("r-2", chain[1])])
+    assert spool.waiting(10) == chain[:2]
+    spool.close()
+    again = Spool(tmp_path, 1 << 20)
+    assert again.waiting(10) == chain[:2]
+    again.close()
 
 
 @pytest.fixture
