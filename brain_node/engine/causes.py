@@ -165,7 +165,7 @@ _PATTERNS: Final = tuple(
         ),
         (
             CauseKind.BROKEN_INSTALL,
-            r"^(?:ModuleNotFoundError|ImportError):|No module named |undefined symbol|GLIBC\w* .*not found",
+            r"^error: cannot run /|^(?:ModuleNotFoundError|ImportError):|No module named |undefined symbol|GLIBC\w* .*not found",
             "the engine's environment is broken",
             "run: brain-node engine install --reinstall",
         ),

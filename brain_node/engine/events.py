@@ -40,8 +40,8 @@ class Looked:
     result: ProbeResult
     owns_listener: bool | None
     """Whether the engine itself listens on its port; `None` when that cannot be told."""
-    cpu_s: float
-    """Processor seconds its group has used so far."""
+    stopped: int
+    """How many of its processes are stopped (by a signal or a debugger) and so cannot do anything."""
 
 
 @dataclass(frozen=True, slots=True)

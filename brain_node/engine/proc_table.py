@@ -19,8 +19,6 @@ class ProcessFacts:
     """One letter: `Z` has ended and only waits to be collected, `T` is stopped."""
     group: int
     session: int
-    cpu_ticks: int
-    """Processor time used so far, user and system, in clock ticks."""
     start_ticks: int
     """Clock ticks from boot to its start: with the pid this names a process for good, within one boot."""
 
@@ -51,7 +49,6 @@ def facts_of(pid: int) -> ProcessFacts | None:
         state=fields[0],
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu_ticks=int(fields[11]) + int(fields[12]),
         start_ticks=int(fields[19]),
     )
 

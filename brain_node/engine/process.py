@@ -133,7 +133,7 @@ class EngineProcess:
         self._exited.add_done_callback(lambda exited: callback(exited.result()))
 
     async def look(self) -> int:
-        """Note what the group uses now; gives the processor ticks it has used so far."""
+        """Note what the group uses now; gives the number of its processes that are stopped."""
         group = await asyncio.to_thread(members, self._record)
         names = await asyncio.to_thread(shared_memory, group)
         known = set(self._record.shared_memory)
@@ -141,7 +141,7 @@ class EngineProcess:
             self._record = replace(self._record, shared_memory=tuple(sorted(known | names)))
             with contextlib.suppress(OSError):  # a full disk costs us a tidy /dev/shm, not the engine
                 await asyncio.to_thread(write_record, self._path, self._record)
-        return sum(facts.cpu_ticks for facts in group)
+        return sum(facts.state in "Tt" for facts in group)
 
     async def owns_listener(self) -> bool | None:
         """Whether it is this engine that listens on its port; `None` when that cannot be told."""

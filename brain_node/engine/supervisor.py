@@ -57,7 +57,6 @@ FetchWeights = Callable[[Callable[[DownloadProgress], None]], Awaitable[Path]]
 ReleaseCheck = Callable[[], Awaitable[str | None]]
 """Says what keeps the engine from starting again, such as memory that did not come back, or `None`."""
 
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _LOADING_TERM_GRACE_S: Final = 1.0
 
 
@@ -326,15 +325,15 @@ class EngineSupervisor:
     async def _look(self, run: int, *, starting: bool) -> None:
         result = ProbeResult(healthy=False, serves=None, marks=None)
         owns: bool | None = None
-        ticks = 0
+        stopped = 0
         process, probe = self._process, self._probe
         try:
             if process is not None and probe is not None:
                 result = await probe.look(starting=starting)
                 owns = await process.owns_listener() if starting and result.healthy else None
-                ticks = await process.look()
+                stopped = await process.look()
         finally:
-            self._mail.put_nowait(Looked(run, result, owns, ticks / _TICKS_PER_S))
+            self._mail.put_nowait(Looked(run, result, owns, stopped))
 
     async def _canary(self, run: int, limit_s: float) -> None:
         result = CanaryResult.SILENT

@@ -25,13 +25,9 @@ class Timing:
     looks_needed: int = 3
     """So many probes in a row must have seen no progress before a busy engine is called stalled."""
     silent_limit_s: float = 180.0
-    """Busy, nothing produced yet (prefill, compilation): a sign of life is due within this."""
-    stream_silent_limit_s: float = 60.0
-    """Busy and it had produced output: all its streams together do not stay silent longer than this."""
-    quiet_limit_s: float = 30.0
-    """Busy, silent, and its processes use no processor either: they hang or were stopped."""
-    quiet_cpu_share: float = 0.02
-    """Of one core; under it a busy engine counts as using none."""
+    """A busy engine (a long prefill, compilation, a flood of requests) shows a sign of life within this."""
+    stopped_limit_s: float = 15.0
+    """The same for one of whose processes the kernel says that it is stopped."""
     stall_grace_s: float = 5.0
     """A stalled engine that wakes up within this goes on."""
     term_grace_s: float = 5.0

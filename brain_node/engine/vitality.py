@@ -1,4 +1,4 @@
-"""Whether an engine makes progress: its jobs' bytes, its counters, its canaries, its use of the processor. Pure.
+"""Whether an engine makes progress: its jobs' bytes, its counters, its canaries. Pure.
 
 Busy is not dead: a health route that misses proves nothing while work goes on, and no time limit alone ends an engine
 that shows progress. Idle is not alive: only a token proves it.
@@ -24,27 +24,24 @@ class Vitality:
     canary_out: bool = False
     canary_misses: int = 0
     _busy_from: float = 0.0
-    _output_since_busy: bool = False
     _suspect: bool = False
     _canary_from: float = 0.0
     _next_canary_at: float = 0.0
     _marks: Marks | None = None
     _looks_without_life: int = 0
-    _cpu_at_life_s: float | None = None
-    _cpu_s: float | None = None
+    _stopped: int = 0
 
     # --- jobs (called for every chunk: they only note) ------------------------------------------------------------
 
     def job_started(self, now: float) -> None:
         """A job was given to the engine."""
         if self.active == 0:
-            self._busy_from, self._output_since_busy = now, False
+            self._busy_from = now
         self.active += 1
 
     def job_progress(self, now: float) -> None:
         """Bytes of an answer came."""
         self.life_at = now
-        self._output_since_busy = True
 
     def job_finished(self, now: float, *, ok: bool) -> None:
         """A job is over; one that failed or was given up makes an idle engine suspect."""
@@ -66,11 +63,9 @@ class Vitality:
             if self._marks is not None and marks != self._marks:
                 self.life_at = now
             self._marks = marks
-        self._cpu_s = event.cpu_s
-        if self._cpu_at_life_s is None or self.life_at > now - self.timing.look_ready_s:
-            self._looks_without_life, self._cpu_at_life_s = 0, event.cpu_s
-        else:
-            self._looks_without_life += 1
+        self._stopped = event.stopped
+        alive = self.life_at > now - self.timing.look_ready_s
+        self._looks_without_life = 0 if alive else self._looks_without_life + 1
 
     # --- canaries -------------------------------------------------------------------------------------------------
 
@@ -110,17 +105,12 @@ class Vitality:
             return None
         silent_s = now - max(self.life_at, self._busy_from)
         what = f"no progress for {silent_s:.0f} s with {self.active} running"
-        if silent_s >= (self.timing.stream_silent_limit_s if self._output_since_busy else self.timing.silent_limit_s):
+        if silent_s >= self.timing.silent_limit_s:
             return what
-        if silent_s >= self.timing.quiet_limit_s and self._cpu_share(silent_s) < self.timing.quiet_cpu_share:
-            return f"{what}, and it uses no processor"
+        if self._stopped and silent_s >= self.timing.stopped_limit_s:
+            return f"{what}, and {self._stopped} of its processes are stopped"
         return None
 
     def woken(self) -> None:
         """It stalled and showed life again."""
         self.canary_misses, self._looks_without_life = 0, 0
-
-    def _cpu_share(self, silent_s: float) -> float:
-        if self._cpu_s is None or self._cpu_at_life_s is None:
-            return 1.0  # unknown is not idle
-        return (self._cpu_s - self._cpu_at_life_s) / silent_s
