@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from brain_coord.classes.health import PassedOver
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
 from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.inputs import ClassState, NodeRequest
 from brain_coord.routing.node_decision import NodeDecision
-from brain_coord.routing.vocabulary import ResourceClass
+from brain_coord.routing.vocabulary import Mode, ResourceClass
+
+PASSED_OVER_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,33 +23,54 @@ class Query:
         model: as the client named it, `brain/auto` included.
         path: the route, for classes that offer only some.
         node_request: region, budget and pinned node.
+        mode: the one that holds; a class with several targets ranks them by it.
+        prompt_tokens: an estimate from the size of the request.
         output_tokens: how many tokens the answer may have, a guess where the client set no limit.
+        wait_s: how long the request may wait for a slot, in seconds.
     """
 
     model: str
     path: str
     node_request: NodeRequest
+    mode: Mode = Mode.AUTO
+    prompt_tokens: int = 0
     output_tokens: int = 512
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """One class's answer to a query: its state for the class router, and whom it would ask."""
+    """One class's answer to a query: its state for the class router, and whom it would ask.
+
+    Attributes:
+        state: for the class router.
+        node_decision: among Brain Nodes, where the class has any to ask.
+        wait_s: for how long it is worth to wait, in seconds; 0 where waiting would not help.
+        passed_over: targets that are left out, or asked last, for what they did lately.
+        choice: whom it would ask, in words, when that is no Brain Node.
+        shortage: why it can ask nobody, in words, where the node decision does not say it.
+        ranking: of the class's own kind, for its `targets`.
+    """
 
     state: ClassState
     node_decision: NodeDecision | AutoNodeDecision | None = None
-
-    @property
-    def worth_waiting(self) -> bool:
-        """Whether a free slot is all that is missing."""
-        return self.node_decision is not None and self.node_decision.worth_waiting
+    wait_s: float = 0.0
+    passed_over: tuple[PassedOver, ...] = ()
+    choice: str | None = None
+    shortage: str | None = None
+    ranking: Any = None
 
 
 class ClassBackend(Protocol):
     """One resource class."""
 
-    resource_class: ResourceClass
-    samples: ClassSamples
+    @property
+    def resource_class(self) -> ResourceClass:
+        """Which one it is."""
+
+    @property
+    def samples(self) -> ClassSamples:
+        """What it knows of its own requests."""
 
     def models(self) -> list[str]:
         """The model ids it offers now."""

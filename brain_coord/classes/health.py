@@ -14,6 +14,12 @@ BUSY_MAX_S: Final = 30.0
 MISCONFIGURED_S: Final = 60.0
 """How long a confirmed misconfiguration keeps a target out before one request may see whether it was mended."""
 
+LACKS_S: Final = 600.0
+LACKS_KEPT: Final = 64
+
+Asked = tuple[str, str]
+"""A route and a model, as the target was asked for them."""
+
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
@@ -29,7 +35,7 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured:
-    """The target refused us, not the client: our key, our model name or our address is wrong.
+    """The target refused us, not the client: our key or our address is wrong.
 
     Attributes:
         status: what it answered.
@@ -49,6 +55,7 @@ class TargetHealth:
     name: str
     breaker: Breaker = field(default_factory=Breaker)
     misconfigured: Misconfigured | None = None
+    lacks: dict[Asked, float] = field(default_factory=dict)
     busy_until: float = 0.0
     changed: Callable[[float], None] = lambda _: None
     troubled: Callable[["TargetHealth"], None] = lambda _: None
@@ -57,9 +64,11 @@ class TargetHealth:
         """A try begins; `None` when the target is passed over now."""
         return self.breaker.begin(now)
 
-    def succeeded(self, ticket: Ticket) -> None:
+    def succeeded(self, ticket: Ticket, asked: Asked | None = None) -> None:
         """It began to answer, or answered: whatever was wrong is over."""
         self.misconfigured, self.busy_until = None, 0.0
+        if asked in self.lacks:
+            del self.lacks[asked]
         if self.breaker.succeeded(ticket):
             self.changed(0.0)
 
@@ -81,19 +90,27 @@ class TargetHealth:
         self.busy_until = now + min(BUSY_MAX_S, BUSY_DEFAULT_S if retry_after_s is None else retry_after_s)
         self.troubled(self)
 
-    def refused_us(self, now: float, status: int, *, confirmed: bool = False) -> None:
+    def refused_us(self, now: float, status: int, asked: Asked | None = None) -> None:
         """It answered 401, 403 or 404.
 
         Args:
             now: seconds of the monotonic clock.
-            status: what it answered.
-            confirmed: to a request of our own. A client can provoke a 403 (moderation), so what its request got only
-                puts the target last; both together take it out.
+            status: what it answered. A 404 is about one model or route, the others about the whole target.
+            asked: for what; `None` for a request of our own, in which no client had a word. A client can provoke a 403
+                (moderation), so what its request got only puts the target last; both together take it out.
         """
         known = self.misconfigured
-        if confirmed and known is None:
-            return
-        self.misconfigured = Misconfigured(status, now, confirmed or (known is not None and known.confirmed))
+        if status == 404:
+            if asked is None:
+                return
+            self.lacks.pop(asked, None)
+            self.lacks[asked] = now
+            if len(self.lacks) > LACKS_KEPT:
+                del self.lacks[next(iter(self.lacks))]
+        elif asked is not None:
+            self.misconfigured = Misconfigured(status, now, known is not None and known.confirmed)
+        elif known is not None:
+            self.misconfigured = Misconfigured(known.status, now, confirmed=True)
         self.troubled(self)
 
     def out(self, now: float) -> str | None:
@@ -111,17 +128,19 @@ class TargetHealth:
         then = f"next try in {math.ceil(left_s)} s" if left_s > 0 else "one request is trying it"
         return f"{faults} ({self.breaker.cause}), {then}"
 
-    def last(self, now: float) -> str | None:
+    def last(self, now: float, asked: Asked | None = None) -> str | None:
         """Why the target is asked after all others, `None` when it is not."""
         if self.misconfigured is not None:
             return f"misconfigured: answered {self.misconfigured.status}"
+        if asked is not None and now - self.lacks.get(asked, -LACKS_S) < LACKS_S:
+            return f"misconfigured: answered 404 for {asked[1]} on {asked[0]}"
         if now < self.busy_until:
             return f"said it is busy for another {math.ceil(self.busy_until - now)} s"
         return None
 
-    def remark(self, now: float) -> str | None:
+    def remark(self, now: float, asked: Asked | None = None) -> str | None:
         """Why it is out or last."""
-        return self.out(now) or self.last(now)
+        return self.out(now) or self.last(now, asked)
 
     def out_until(self, now: float) -> float | None:
         """When a target that is out may be asked again, `None` when it is not out."""
@@ -132,7 +151,8 @@ class TargetHealth:
 
     def clean(self, now: float) -> bool:
         """Whether there is nothing to remember."""
-        return self.breaker.pristine and self.misconfigured is None and now >= self.busy_until
+        lacking = any(now - at < LACKS_S for at in self.lacks.values())
+        return self.breaker.pristine and self.misconfigured is None and now >= self.busy_until and not lacking
 
 
 @dataclass(slots=True)

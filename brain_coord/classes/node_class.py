@@ -1,53 +1,77 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from time import monotonic
+from typing import Final
 
-from brain_coord.classes.backend import Prospect, Query
+from brain_coord.classes.backend import PASSED_OVER_SHOWN, Prospect, Query
+from brain_coord.classes.health import HealthBook, PassedOver
 from brain_coord.classes.node_target import NodeTarget
+from brain_coord.classes.returning import RETURN_S, Returning
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
-from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.snapshot import node_state
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
-from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed
-from brain_coord.routing.node_decision import NodeDecision
+from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeState
+from brain_coord.routing.node_decision import NodeDecision, Rejected
 from brain_coord.routing.node_router import decide_node
-from brain_coord.routing.vocabulary import ResourceClass
+from brain_coord.routing.rejections import DEGRADED, NOT_BENCHMARKED, NOT_SERVED, OFFLINE
+from brain_coord.routing.vocabulary import Liveness, ResourceClass
 from brain_node.contract.catalog import Catalog
 
-PATHS = frozenset({"/v1/chat/completions", "/v1/completions"})
+PATHS: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
+"""What engines serve for the generating models that a catalog holds."""
 
 
 class NodeClass:
     """The nodes that joined with an operator token, or those that did not."""
 
-    def __init__(self, resource_class: ResourceClass, registry: Registry, catalog: Catalog, *, operator: bool) -> None:
+    def __init__(
+        self,
+        resource_class: ResourceClass,
+        registry: Registry,
+        catalog: Catalog,
+        *,
+        operator: bool,
+        health: HealthBook | None = None,
+        samples: ClassSamples | None = None,
+    ) -> None:
         self.resource_class = resource_class
-        self.samples = ClassSamples()
+        self.samples = samples or ClassSamples()
+        self.health = health or HealthBook()
         self._registry = registry
         self._operator = operator
         self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
+        self._returning = Returning(monotonic())
+        registry.on_change.append(self._on_change)
+
+    def _on_change(self, change: StateChange) -> None:
+        if change.after == "OFFLINE":
+            self._returning.left(change.node_id, monotonic(), draining=change.before == "DRAINING")
+
+    def _nodes(self) -> Iterator[Node]:
+        return (node for node in self._registry.nodes.values() if node.operator is self._operator)
 
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
-        offered = {
-            model
-            for node in self._registry.nodes.values()
-            if node.operator is self._operator and node.connected
-            for model in node.models
-        }
+        offered = {model for node in self._nodes() if node.connected for model in node.models}
         return [model for model in self._needs if model in offered]
 
     def prospect(self, query: Query) -> Prospect:
         """The node decision, and what follows from it for the class."""
-        decision = self._decide(query)
+        now = monotonic()
+        troubled = [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
+        out = {health.name: ready for health in troubled if (ready := health.out_until(now)) is not None}
+        decision = self._decide(query, out)
         known = query.model in self._needs
         supported = query.path in PATHS and (known or query.model == AUTO_MODEL)
         if self._operator and known:
             # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
-            supported = supported and any(
-                query.model in node.models for node in self._registry.nodes.values() if node.operator
-            )
+            supported = supported and any(query.model in node.models for node in self._nodes())
+        remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
         samples = self.samples
         state = ClassState(
             resource_class=self.resource_class,
@@ -60,14 +84,50 @@ class NodeClass:
             confidence=samples.confidence,
             mock=known and self._needs[query.model].mock,
         )
-        return Prospect(state, decision)
+        return Prospect(
+            state,
+            decision,
+            wait_s=0.0 if decision is None else self._wait_s(decision, query, out, now),
+            passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
+        )
 
-    def _decide(self, query: Query) -> NodeDecision | AutoNodeDecision | None:
-        nodes = [node_state(node) for node in self._registry.nodes.values() if node.operator is self._operator]
+    def _is_ours(self, node_id: str) -> bool:
+        node = self._registry.get(node_id)
+        return node is not None and node.operator is self._operator
+
+    def _decide(self, query: Query, out: Container[str]) -> NodeDecision | AutoNodeDecision | None:
+        nodes = [self._state(node, out) for node in self._nodes()]
         if query.model == AUTO_MODEL:
             return decide_auto_node(query.node_request, list(self._needs.values()), nodes)
         need = self._needs.get(query.model)
         return None if need is None else decide_node(query.node_request, need, nodes)
+
+    @staticmethod
+    def _state(node: Node, out: Container[str]) -> NodeState:
+        """A node that its breaker holds back is set aside after faults, which is what DEGRADED means."""
+        state = node_state(node)
+        held = node.node_id in out and state.state in (Liveness.ONLINE, Liveness.BUSY)
+        return replace(state, state=Liveness.DEGRADED) if held else state
+
+    def _wait_s(
+        self, decision: NodeDecision | AutoNodeDecision, query: Query, out: dict[str, float], now: float
+    ) -> float:
+        """How long to wait for a slot, for the end of a pause, or for a node that was here a moment ago."""
+        if decision.ranked:
+            return 0.0
+        if decision.worth_waiting:
+            return query.wait_s
+        rejected = list(_rejected(decision))
+        for each in rejected:
+            if each.bits == DEGRADED and out.get(each.node.node_id, now + query.wait_s) - now < query.wait_s:
+                return query.wait_s
+        expected, everybody = self._returning.expected(now), self._returning.everybody(now)
+        for each in rejected:
+            if each.bits == OFFLINE and (everybody or each.node.node_id in expected):
+                return min(RETURN_S, query.wait_s)
+            if everybody and not each.node.serves and each.bits & ~(NOT_SERVED | NOT_BENCHMARKED) == OFFLINE:
+                return min(RETURN_S, query.wait_s)
+        return 0.0
 
     def _cost(self, decision: NodeDecision | AutoNodeDecision | None, query: Query) -> float | None:
         """By the ask of the node that would be chosen; unknown without an ask."""
@@ -78,13 +138,28 @@ class NodeClass:
         return None if ask is None else round(ask * query.output_tokens / 1_000_000, 9)
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
-        """The ranked nodes that can still take a job when their turn comes."""
+        """The ranked nodes that can still take a job when their turn comes; those in trouble after the others."""
         decision = prospect.node_decision
         if isinstance(decision, AutoNodeDecision):
             ranked = [(pair.score.node_id, pair.model.model_id) for pair in decision.ranked]
         else:
             ranked = [] if decision is None else [(score.node_id, query.model) for score in decision.ranked]
+        now = monotonic()
+        if any(True for _ in self.health.in_trouble(now)):
+            ranked.sort(key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None)
         for node_id, model in ranked:
             node = self._registry.get(node_id)
-            if node is not None and node.state in ("ONLINE", "BUSY") and node.free > 0 and model in node.models:
-                yield NodeTarget(self._registry, node, model, self.resource_class, self.samples)
+            if node is None or node.operator is not self._operator or model not in node.models:
+                continue
+            health = self.health.of(node_id)
+            if node.state in ("ONLINE", "BUSY") and node.free > 0 and health.out(monotonic()) is None:
+                yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
+
+
+def _rejected(decision: NodeDecision | AutoNodeDecision) -> Iterator[Rejected]:
+    if isinstance(decision, AutoNodeDecision):
+        yield from decision.strangers
+        for each in decision.decisions:
+            yield from each.rejected
+    else:
+        yield from decision.rejected

@@ -145,6 +145,7 @@ class _Try:
         self._stream = stream
         self._started = monotonic()
         self._status: int | None = None
+        self._asked = (request.dialect.path, target.model)
 
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""
@@ -167,7 +168,7 @@ class _Try:
         cause: str | None = "cancelled"
         ran, blamed = True, False
         if self._stream is not None:
-            self._stream.on_commit = lambda: self._target.health.succeeded(ticket)
+            self._stream.on_commit = lambda: self._target.health.succeeded(ticket, self._asked)
         try:
             try:
                 async with asyncio.timeout(self._limits.phases.accept_s):
@@ -198,7 +199,7 @@ class _Try:
     def _feed_breaker(self, ticket: Ticket, attempt: Attempt) -> None:
         health, now = self._target.health, monotonic()
         if attempt.cause is None or attempt.status in PASS_ON:
-            health.succeeded(ticket)
+            health.succeeded(ticket, self._asked)
         elif not attempt.blamed:
             health.dropped(ticket)
         elif not _is_engine_error(attempt):
@@ -246,7 +247,7 @@ class _Try:
             self._target.health.busy(monotonic(), float(seconds) if seconds.isdigit() else None)
         elif status in MISCONFIGURED:
             result.failure = "misconfigured"
-            self._target.health.refused_us(monotonic(), status)
+            self._target.health.refused_us(monotonic(), status, self._asked)
         else:
             result.engine_errors += 1
             result.failure = "engine_error"

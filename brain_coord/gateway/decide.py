@@ -1,9 +1,12 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from brain_coord.classes.backend import ClassBackend, Prospect, Query
+from brain_coord.classes.health import PassedOver
 from brain_coord.classes.target import Target
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError, fault
@@ -12,8 +15,15 @@ from brain_coord.routing.class_decision import ClassDecision
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.dry_run import Routing
 from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, NodeRequest
+from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
 from brain_node.contract.catalog import Catalog
+
+OUTPUT_TOKENS: Final = 512
+"""Length of an answer, for a cost estimate, when the client set no limit."""
+
+BYTES_PER_TOKEN: Final = 4
+NAMES_SUGGESTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +34,23 @@ class Decision:
     class_decision: ClassDecision
     prospects: dict[ResourceClass, Prospect]
 
+    def _short_of_capacity(self) -> list[Prospect]:
+        """The classes that the request may use and that only lack capacity, in the decision's order."""
+        return [
+            self.prospects[row.resource_class]
+            for row in self.class_decision.rows
+            if row.exclusions == (Exclusion.UNAVAILABLE,)
+        ]
+
+    @property
+    def wait_s(self) -> float:
+        """For how long it is worth to wait, in seconds; 0 where waiting would not help."""
+        return max((prospect.wait_s for prospect in self._short_of_capacity()), default=0.0)
+
     @property
     def worth_waiting(self) -> bool:
-        """Whether a class lacks nothing but a free slot."""
-        return any(
-            row.exclusions == (Exclusion.UNAVAILABLE,) and self.prospects[row.resource_class].worth_waiting
-            for row in self.class_decision.rows
-        )
+        """Whether a class lacks nothing but capacity that may come soon."""
+        return self.wait_s > 0
 
     def routing(self, resource_class: ResourceClass | None = None) -> Routing:
         """Both decisions, with the node decision of a class (of the selected one by default)."""
@@ -38,28 +58,56 @@ class Decision:
         return Routing(self.class_decision, None if chosen is None else self.prospects[chosen].node_decision)
 
     def sentence(self) -> str:
-        """One line on how the request is routed, or why it cannot be."""
-        if self.class_decision.selected is None:
-            return self.node_sentence() or self.class_decision.reason
-        return self.routing().sentence
+        """One line on how the request is routed, or why it cannot be, and on who was passed over."""
+        selected = self.class_decision.selected
+        if selected is None:
+            return self.shortage()
+        choice = self.prospects[selected].choice
+        sentence = self.routing().sentence if choice is None else f"{self.class_decision.reason} → {choice}"
+        over = "; ".join(f"{each.target} {each.reason}" for each in self.passed_over())
+        return f"{sentence} [passed over: {over}]" if over else sentence
 
-    def node_sentence(self) -> str | None:
-        """Why no node can take it, from the first class with nodes that could be meant."""
-        decisions = [
-            self.prospects[row.resource_class].node_decision for row in self.class_decision.rows if row.state.supported
-        ]
-        return next((each.reason for each in decisions if each is not None and each.considered), None) or next(
-            (each.reason for each in decisions if each is not None), None
-        )
+    def passed_over(self) -> list[PassedOver]:
+        """Targets of classes the request may use that were left out, or put last, for what they did lately."""
+        open_to_it = [row for row in self.class_decision.rows if row.exclusions in ((), (Exclusion.UNAVAILABLE,))]
+        return [each for row in open_to_it for each in self.prospects[row.resource_class].passed_over]
+
+    def shortage(self) -> str:
+        """Why nobody can take it: the sentence on nodes first, then what other classes say of themselves."""
+        short = self._short_of_capacity()
+        nodes = [each.node_decision for each in short if each.node_decision is not None]
+        sentences = [each.reason for each in nodes if each.considered] or [each.reason for each in nodes[:1]]
+        sentences += [each.shortage for each in short if each.shortage is not None]
+        paused = [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
+        return "; ".join(sentences + paused) or self.class_decision.reason
+
+    def node_sentence(self) -> str:
+        """Another name of `shortage`."""
+        return self.shortage()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As errors show it: the class decision, and who was passed over."""
+        return {
+            "class": self.class_decision.to_dict(),
+            "passed_over": [each.to_dict() for each in self.passed_over()],
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """The routers over the live classes."""
+    """The routers over the live classes.
+
+    Attributes:
+        backends: each class once.
+        catalog: the models that nodes may serve.
+        community_first: the operator's COMMUNITY rule.
+        wait_s: how long a request may wait for capacity, in seconds.
+    """
 
     backends: Sequence[ClassBackend]
     catalog: Catalog
     community_first: CommunityFirst
+    wait_s: float = 10.0
 
     def decide(self, request: ApiRequest, caller: Caller) -> Decision:
         """Both decisions, now.
@@ -68,6 +116,15 @@ class Decider:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
         wishes = request.wishes
+        class_request = ClassRequest(
+            mode=wishes.mode,
+            privacy=wishes.privacy,
+            plan=caller.plan,
+            max_cost_usd=wishes.max_cost_usd,
+            max_latency_ms=wishes.max_latency_ms,
+            names_node_model=request.model in self.catalog,
+        )
+        limit = request.max_output_tokens
         query = Query(
             model=request.model,
             path=request.dialect.path,
@@ -77,16 +134,12 @@ class Decider:
                 max_ask_usd_per_1m=wishes.max_ask_usd_per_1m,
                 node=wishes.node,
             ),
+            mode=resolve_mode(class_request, self.community_first),
+            prompt_tokens=_prompt_bytes(request.body) // BYTES_PER_TOKEN + 1,
+            output_tokens=OUTPUT_TOKENS if limit is None else limit,
+            wait_s=self.wait_s,
         )
         prospects = {backend.resource_class: backend.prospect(query) for backend in self.backends}
-        class_request = ClassRequest(
-            mode=wishes.mode,
-            privacy=wishes.privacy,
-            plan=caller.plan,
-            max_cost_usd=wishes.max_cost_usd,
-            max_latency_ms=wishes.max_latency_ms,
-            names_node_model=request.model in self.catalog,
-        )
         states = [prospect.state for prospect in prospects.values()]
         if not any(state.supported for state in states):
             raise self._unknown(request)
@@ -119,6 +172,26 @@ class Decider:
         offered = self.models()
         if request.model in offered or request.model in self.catalog or request.model == AUTO_MODEL:
             return fault("not_found", f"no class offers {request.dialect.path} for {request.model}", param="model")
-        near = self.catalog.nearest(request.model)
+        near = self._nearest(request.model, offered)
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
         return fault("model_not_found", f"the model {request.model} is not known here{hint}", param="model")
+
+    def _nearest(self, model: str, offered: dict[str, list[str]]) -> list[str]:
+        """Names that are offered or known and look like it; what is offered comes first."""
+        served = difflib.get_close_matches(model, offered, NAMES_SUGGESTED)
+        return list(dict.fromkeys([*served, *self.catalog.nearest(model)]))[:NAMES_SUGGESTED]
+
+
+_BASE64: Final = b";base64,"
+
+
+def _prompt_bytes(body: bytes) -> int:
+    """Size of a request without the images and sounds in it, which are no text of their length."""
+    size, at = len(body), body.find(_BASE64)
+    while at >= 0:
+        end = body.find(b'"', at)
+        if end < 0:
+            break
+        size -= end - at
+        at = body.find(_BASE64, end)
+    return size

@@ -54,7 +54,7 @@ class TargetPicker:
 
     async def _wait(self) -> Target | None:
         record = self._record
-        left_s = self._queue_s - record.queued_ms / 1000
+        left_s = min(self._queue_s - record.queued_ms / 1000, record.decision.wait_s or self._queue_s)
         if left_s <= 0:
             return None
         key = record.caller.key_id or ""
