@@ -59,7 +59,11 @@ class CoordinatorProcess:
             ],
             env=self._env,
         )
-        line = program.wait_for("brain-coord listens on ")
+        try:
+            line = program.wait_for("brain-coord listens on ")
+        except BaseException:
+            program.kill()
+            raise
         self.url = line.rsplit(" ", 1)[1]
         self.port = int(self.url.rsplit(":", 1)[1].split("/")[0])
         return program
