@@ -1,5 +1,7 @@
 """A Brain Node as a target: takes one of its slots for one job."""
 
+from time import monotonic
+
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
@@ -30,6 +32,8 @@ class NodeTarget:
         self._node = node
         self.model = model
         self.resource_class = resource_class
+        self._dispatched = 0.0
+        self._prompt_bytes = 0
 
     @property
     def name(self) -> str:
@@ -58,6 +62,7 @@ class NodeTarget:
         slot: Slot | None = None
         try:
             slot = await session.slots.take()
+            self._dispatched, self._prompt_bytes = monotonic(), len(job.body)
             await self._hand_over(slot, job)
         except BaseException as error:
             try:
@@ -95,13 +100,29 @@ class NodeTarget:
         total_ms: float | None,
         stream: StreamSample | None = None,
     ) -> None:
-        """Only a completed exchange teaches speed; every outcome counts for the node's reliability."""
-        if result == "completed":
-            self._node.measured.learn(self.model, tok_s, first_output_ms)
-            if total_ms is not None:
-                self._samples.completed(total_ms)
-        else:
+        """Only a completed exchange teaches speed; every outcome counts for the node's reliability.
+
+        An answer with nothing in it counts for nothing: a node must gain nothing by ending at once.
+        """
+        del tok_s  # what a receipt shows; what is credited is worked out from the whole stream
+        if result != "completed":
             self._samples.failed()
+            self._registry.outcome(self._node, result, self.model)
+            return
+        if stream is not None and stream.empty:
+            self._registry.empty(self._node)
+            return
+        if total_ms is not None:
+            self._samples.completed(total_ms)
+        if stream is not None:
+            self._registry.learn(
+                self._node,
+                self.model,
+                stream,
+                prompt_bytes=self._prompt_bytes,
+                dispatched=self._dispatched,
+                streamed=first_output_ms is not None,
+            )
         self._registry.outcome(self._node, result, self.model)
 
 

@@ -30,7 +30,15 @@ from typing import Final
 from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
 from brain_coord.gateway.answer import Answer, Attempt
-from brain_coord.gateway.relay import EngineFault, PhaseLimits, Tail, engine_error, read_whole, relay_stream
+from brain_coord.gateway.relay import (
+    EngineFault,
+    PhaseLimits,
+    Tail,
+    engine_error,
+    read_whole,
+    relay_stream,
+    relay_whole,
+)
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.measure.speed import StreamClock
@@ -157,7 +165,7 @@ class _Try:
             job_id=f"{request.request_id}-{len(result.attempts) + 1}",
             model=self._target.model,
             path=request.dialect.path,
-            body=request.body,
+            body=request.body_for(self._target.model),
             deadline_s=self._remaining,
         )
         ticket = self._target.health.begin(self._started)
@@ -171,7 +179,7 @@ class _Try:
             self._stream.on_commit = lambda: self._target.health.succeeded(ticket, self._asked)
         try:
             try:
-                async with asyncio.timeout(self._limits.phases.accept_s):
+                async with asyncio.timeout(self._limits.phases.accept_within_s(len(job.body))):
                     exchange = await self._target.start(job)
             except TimeoutError:
                 raise TargetFault("not_accepted", "the target did not accept the job in time", ran=False) from None
@@ -232,7 +240,7 @@ class _Try:
                 limits=limits.phases,
             )
         else:
-            result.body = await read_whole(exchange, limits.phases, self._remaining)
+            result.body = await relay_whole(exchange, request.dialect, answer, limits.phases, self._remaining)
         return True
 
     def _error(self, error: EngineFault, retry_after: str | None) -> bool:

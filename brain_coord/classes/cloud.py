@@ -1,0 +1,59 @@
+"""CLOUD_GPU: hardware that the operator runs, be it Brain Nodes with an operator token or vLLM servers by URL."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from brain_coord.classes.backend import Prospect, Query
+from brain_coord.classes.node_class import NodeClass
+from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.target import Target
+from brain_coord.classes.upstream_class import UpstreamClass
+from brain_coord.routing.vocabulary import ResourceClass
+
+
+class CloudClass:
+    """The operator's nodes, whose speed is measured and ranked, before the servers, which are only known by address."""
+
+    def __init__(self, nodes: NodeClass, servers: UpstreamClass) -> None:
+        self.nodes = nodes
+        self.servers = servers
+
+    @property
+    def resource_class(self) -> ResourceClass:
+        """CLOUD_GPU."""
+        return self.nodes.resource_class
+
+    @property
+    def samples(self) -> ClassSamples:
+        """Of nodes and servers together."""
+        return self.nodes.samples
+
+    def models(self) -> list[str]:
+        """What either offers."""
+        return list(dict.fromkeys([*self.nodes.models(), *self.servers.models()]))
+
+    def prospect(self, query: Query) -> Prospect:
+        """As whichever of the two would take the request first."""
+        nodes, servers = self.nodes.prospect(query), self.servers.prospect(query)
+        if not servers.state.supported:
+            return replace(nodes, ranking=(nodes, servers))
+        if not nodes.state.supported:
+            return replace(servers, ranking=(nodes, servers))
+        first = nodes if nodes.state.available or not servers.state.available else servers
+        return Prospect(
+            first.state,
+            node_decision=nodes.node_decision if first is nodes else None,
+            wait_s=0.0 if first.state.available else max(nodes.wait_s, servers.wait_s),
+            passed_over=nodes.passed_over + servers.passed_over,
+            choice=None if first is nodes else servers.choice,
+            shortage=servers.shortage,
+            ranking=(nodes, servers),
+        )
+
+    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
+        """Nodes in their order, then servers in theirs."""
+        nodes, servers = prospect.ranking
+        if nodes.state.supported:
+            yield from self.nodes.targets(query, nodes)
+        if servers.state.supported:
+            yield from self.servers.targets(query, servers)
