@@ -21,7 +21,7 @@ from brain_coord.store.spool import Spool
 
 OnFailure = Literal["spool", "refuse"]
 Entry = tuple[Summary, Sealed]
-_REPLAYED_AT_ONCE = 500
+_REPLAYED_AT_ONCE = 1000
 
 
 class Ledger:

@@ -10,21 +10,23 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from brain_coord.receipts.body import ReceiptDraft
-from brain_coord.receipts.chain import Sealed
 from brain_coord.store.database import Database, connect
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.ledger import Entry, Ledger, conflict
+from brain_coord.store.outage import Outage
 from brain_coord.store.records import StoreHealth
 from brain_coord.store.watchdog import Watchdog
 
 T = TypeVar("T")
+A = TypeVar("A")
 Operation = Callable[[Connection], Any]
 
 
@@ -57,7 +59,7 @@ class Probed:
 
 
 class Writer:
-    """Queue, thread and the state of the database as the thread last saw it."""
+    """Queue and thread. What the thread owns, no other touches; `health` is replaced as a whole."""
 
     def __init__(
         self,
@@ -73,19 +75,18 @@ class Writer:
         self._ledger = ledger
         self._loop = loop
         self._limits = limits
-        self._on_health = on_health
         self._queue: queue.SimpleQueue[Write | Probed | None] = queue.SimpleQueue()
         self._pending = 0
         self._closing = False
-        self._down: StoreUnavailable | None = None
-        self._retry_at = 0.0
-        self._pause_s = limits.retry_s
-        self._probing = False
+        self._outage = Outage(limits.retry_s, limits.retry_max_s, partial(self._to_loop, on_health or _ignore))
         self._probe_thread: threading.Thread | None = None
         self._at_commit = False
-        self.health = StoreHealth("ok")
-        """Replaced as a whole by the thread; read it from anywhere."""
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    @property
+    def health(self) -> StoreHealth:
+        """Whether receipts are being recorded, and where; from any thread."""
+        return self._outage.health
 
     def start(self) -> None:
         """Start the thread."""
@@ -111,27 +112,42 @@ class Writer:
         self._queue.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
+    def _resolve(self, answers: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+        self._pending -= len(answers)
+        for future, result in answers:
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
     # Everything below runs on the writer's thread.
 
     def _run(self) -> None:
-        if self._behind:
-            self._catch_up()
         going = True
         while going:
             batch, going = self._take()
             if batch:
-                self._answer(batch, self._try_commit(batch))
-            if self._down is not None and going and not self._probing and time.monotonic() >= self._retry_at:
-                self._probing = True
+                done = self._try_commit(batch)
+                self._to_loop(self._resolve, [(write.future, one) for write, one in zip(batch, done, strict=True)])
+            if self._outage.cause is None:
+                self._replay_some()
+            elif going and self._probe_thread is None and not self._outage.wait_s(time.monotonic()):
                 self._probe_thread = threading.Thread(target=self._probe, name="store-probe", daemon=True)
                 self._probe_thread.start()
+        while self._outage.cause is None and self._waiting:
+            self._replay_some()
         if self._probe_thread is not None:
             self._probe_thread.join()
 
     def _take(self) -> tuple[list[Write], bool]:
-        """The next writes, as many as have come; fewer, or none, when there is something else to do first."""
-        waits = self._down is not None and not self._probing
-        wait_s = max(0.0, self._retry_at - time.monotonic()) if waits else None
+        """The next writes, as many as have come; fewer, or none, when there is something else to do."""
+        wait_s: float | None = None
+        if self._outage.cause is None:
+            wait_s = 0.0 if self._waiting else None
+        elif self._probe_thread is None:
+            wait_s = self._outage.wait_s(time.monotonic())
         batch: list[Write] = []
         try:
             item = self._queue.get(timeout=wait_s)
@@ -142,14 +158,9 @@ class Writer:
                 item = self._queue.get_nowait()
         except queue.Empty:
             return batch, True
-        if item is None:
-            return batch, False
-        self._probing = False
-        if item.error is None:
-            self._catch_up()
-        else:
-            self._failed(item.error, tried=True)
-        return batch, True
+        if isinstance(item, Probed):
+            self._probed(item)
+        return batch, item is not None
 
     def _probe(self) -> None:
         """Try the database with a small real write, on a thread of its own: receipts must not wait for this."""
@@ -161,19 +172,30 @@ class Writer:
             error = failure
         self._queue.put(Probed(error))
 
-    @property
-    def _behind(self) -> bool:
-        return self._down is not None or (self._ledger is not None and self._ledger.waiting > 0)
+    def _probed(self, probed: Probed) -> None:
+        self._probe_thread = None
+        if probed.error is not None:
+            self._outage.goes_on(probed.error, time.monotonic())
+            return
+        self._outage.ends()
+        if not self._waiting:
+            self._outage.all_is_well()
 
-    def _catch_up(self) -> None:
-        """The database is back: write what was spooled."""
+    @property
+    def _waiting(self) -> int:
+        return 0 if self._ledger is None else self._ledger.waiting
+
+    def _replay_some(self) -> None:
+        """Write some of what was spooled; requests are served in between, and their receipts go behind it."""
+        if self._ledger is None or not self._ledger.waiting:
+            return
         try:
-            while self._ledger is not None and self._ledger.waiting:
-                self._ledger.spool.done(self._transaction(self._ledger.replay))
+            self._ledger.spool.done(self._transaction(self._ledger.replay))
         except Exception as error:
-            self._failed(error, tried=True)
-        else:
-            self._recovered()
+            self._outage.goes_on(error, time.monotonic())
+            return
+        if not self._waiting:
+            self._outage.all_is_well()
 
     def _try_commit(self, batch: Sequence[Write]) -> list[Any]:
         try:
@@ -183,18 +205,21 @@ class Writer:
 
     def _commit(self, batch: Sequence[Write]) -> list[Any]:
         """Make a batch durable; the results stand in its order, errors among them."""
-        drafts = [write.work for write in batch if isinstance(write.work, ReceiptDraft)]
-        entries = self._seal(drafts)
-        if self._behind:
+        entries = self._seal([write.work for write in batch if isinstance(write.work, ReceiptDraft)])
+        if self._outage.cause is not None or self._waiting:
             return self._without_database(batch, entries)
         try:
             done = self._transaction(lambda connection: self._apply(connection, batch, entries))
         except StoreUnavailable as error:
-            self._failed(error)
+            self._outage.begins(error, time.monotonic())
             return self._without_database(batch, entries, unsure=self._at_commit)
-        except Exception:
-            # One of the writes is at fault, not the database: each gets a transaction, and an answer, of its own.
-            return [self._alone(write) for write in batch]
+        except Exception as error:
+            if len(batch) > 1:  # one of them is at fault, not the database: each gets an answer of its own
+                return [self._commit([write])[0] for write in batch]
+            if isinstance(error, IntegrityError) and isinstance(batch[0].work, ReceiptDraft) and self._ledger:
+                self._ledger.lost()  # the chain has grown without us: the next receipt goes behind that
+                error = conflict(self._ledger.chain)
+            return [error]
         if self._ledger is not None:
             self._ledger.advance(_good(entries))
         return done
@@ -203,51 +228,27 @@ class Writer:
         if not drafts:
             return []
         if self._ledger is None:
-            return [StoreError("no_chain", "this store was opened without a signing key", "Open it with one")] * len(
-                drafts
-            )
+            error = StoreError("no_chain", "this store was opened without a signing key", "Open it with one")
+            return [error] * len(drafts)
         try:
-            if self._ledger.needs_database and not self._behind:
+            if self._outage.cause is None and self._ledger.needs_database:
                 self._transaction(self._ledger.prepare)
             return list(self._ledger.seal(drafts))
-        except StoreUnavailable as error:
-            self._failed(error)
-            return [self._down or error] * len(drafts)
+        except StoreUnavailable as failure:
+            self._outage.begins(failure, time.monotonic())
+            return [self._outage.cause or failure] * len(drafts)
 
     def _apply(self, connection: Connection, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
-        sealed = iter(entries)
-        done = [
-            _result(next(sealed)) if isinstance(write.work, ReceiptDraft) else write.work(connection) for write in batch
-        ]
+        done = _results(batch, entries, lambda operation: operation(connection))
         if entries and self._ledger is not None:
             self._ledger.insert(connection, _good(entries))
-        return done
-
-    def _alone(self, write: Write, *, again: bool = True) -> Any:
-        entries = self._seal([write.work]) if isinstance(write.work, ReceiptDraft) else []
-        try:
-            (done,) = self._transaction(lambda connection: self._apply(connection, [write], entries))
-        except StoreUnavailable as error:
-            self._failed(error)
-            return self._without_database([write], entries, unsure=self._at_commit)[0]
-        except IntegrityError as error:
-            good = _good(entries)
-            if not good or self._ledger is None:
-                return error
-            self._ledger.lost()  # somebody else has extended the chain: go on behind them
-            return self._alone(write, again=False) if again else conflict(good[0][1].chain)
-        except Exception as error:
-            return error
-        if self._ledger is not None:
-            self._ledger.advance(_good(entries))
         return done
 
     def _without_database(
         self, batch: Sequence[Write], entries: Sequence[Entry | Exception], *, unsure: bool = False
     ) -> list[Any]:
         """Put receipts aside; `unsure`: the commit that failed may have been done all the same."""
-        cause = self._down or StoreUnavailable("database_down", "the spool is being written", "Try again")
-        kept = list(entries)
+        cause = self._outage.cause or StoreUnavailable("database_down", "the spool is being written", "Try again")
         good = _good(entries)
         if good and self._ledger is not None:
             try:
@@ -255,12 +256,26 @@ class Writer:
             except Exception as error:
                 if unsure:
                     self._ledger.lost()
-                kept = [error if isinstance(entry, tuple) else entry for entry in entries]
-                self._note("refusing", error)
+                entries = [error if isinstance(entry, tuple) else entry for entry in entries]
+                self._outage.receipts_are("refusing", error, self._waiting, time.time())
             else:
-                self._note("spooling", cause)
-        sealed = iter(kept)
-        return [_result(next(sealed)) if isinstance(write.work, ReceiptDraft) else cause for write in batch]
+                self._outage.receipts_are("spooling", cause, self._waiting, time.time())
+        elif self.health.state == "ok":
+            spools = self._ledger is not None and self._ledger.spools
+            self._outage.receipts_are("spooling" if spools else "refusing", cause, self._waiting, time.time())
+        return _results(batch, entries, self._operate)
+
+    def _operate(self, operation: Operation) -> Any:
+        """Run one operation by itself: receipts wait for the spool, other writes only for the database."""
+        if self._outage.cause is not None:
+            return self._outage.cause
+        try:
+            return self._transaction(operation)
+        except StoreUnavailable as error:
+            self._outage.begins(error, time.monotonic())
+            return error
+        except Exception as error:
+            return error
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
         self._at_commit = False
@@ -270,56 +285,21 @@ class Writer:
         self._at_commit = False
         return done
 
-    def _failed(self, error: Exception, *, tried: bool = False) -> None:
-        """The database is away; `tried`: still, as trying it again has shown."""
-        if self._down is not None and not tried:
-            return  # or requests that keep coming would put off the next try for ever
-        if not isinstance(error, StoreUnavailable):
-            error = StoreUnavailable("database_down", f"the store failed: {error}", "See the coordinator's log")
-        self._down = error
-        self._retry_at = time.monotonic() + self._pause_s
-        self._pause_s = min(self._limits.retry_max_s, self._pause_s * 2)
-        if self.health.state == "ok":
-            self._note("spooling" if self._ledger is not None and self._ledger.spools else "refusing", error)
-
-    def _recovered(self) -> None:
-        self._down = None
-        self._pause_s = self._limits.retry_s
-        self._say(StoreHealth("ok"))
-
-    def _note(self, state: Any, error: Exception) -> None:
-        spooled = 0 if self._ledger is None else self._ledger.waiting
-        since_s = time.time() if self.health.since_s is None else self.health.since_s
-        reason = str(error) if self._down is None else str(self._down)
-        self._say(replace(self.health, state=state, reason=reason, since_s=since_s, spooled=spooled))
-
-    def _say(self, health: StoreHealth) -> None:
-        changed, self.health = health.state != self.health.state, health
-        if changed and self._on_health is not None:
-            with suppress(RuntimeError):  # the loop is gone
-                self._loop.call_soon_threadsafe(self._on_health, health)
-
-    def _answer(self, batch: Sequence[Write], done: Sequence[Any]) -> None:
-        answers = [(write.future, result) for write, result in zip(batch, done, strict=True)]
+    def _to_loop(self, callback: Callable[[A], object], argument: A) -> None:
         with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-            self._loop.call_soon_threadsafe(self._resolve, answers)
+            self._loop.call_soon_threadsafe(callback, argument)
 
-    # And this on the event loop again.
 
-    def _resolve(self, answers: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-        self._pending -= len(answers)
-        for future, result in answers:
-            if future.done():
-                continue
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+def _results(
+    batch: Sequence[Write], entries: Sequence[Entry | Exception], run: Callable[[Operation], Any]
+) -> list[Any]:
+    sealed = iter([entry[1] if isinstance(entry, tuple) else entry for entry in entries])
+    return [next(sealed) if isinstance(write.work, ReceiptDraft) else run(write.work) for write in batch]
 
 
 def _good(entries: Sequence[Entry | Exception]) -> list[Entry]:
     return [entry for entry in entries if isinstance(entry, tuple)]
 
 
-def _result(entry: Entry | Exception) -> Sealed | Exception:
-    return entry[1] if isinstance(entry, tuple) else entry
+def _ignore(_health: StoreHealth) -> None:
+    return
