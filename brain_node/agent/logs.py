@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 from structlog.typing import EventDict, Processor
 
+from brain_node.agent.log_line import plain_line
 from brain_node.agent.redact import redactor
 
 LOG_NAME: Final = "agent.log"
@@ -86,18 +87,9 @@ def _formatter(shared: list[Processor], secrets: tuple[str | None, ...], *, as_j
         render += [structlog.processors.format_exc_info, _hide(secrets), structlog.processors.JSONRenderer()]
     else:
         # Plain and uncoloured: systemd's journal and files keep these lines as they are.
-        render += [structlog.processors.format_exc_info, _hide(secrets), _plain_line]
+        render += [structlog.processors.format_exc_info, _hide(secrets), _plain]
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=render)
 
 
-def _plain_line(_: Any, __: str, event: EventDict) -> str:
-    """`time level event key=value …`, and a traceback below if there is one."""
-    exception = event.pop("exception", None)
-    head = f"{event.pop('timestamp', '')} {event.pop('level', 'info'):<7} {event.pop('event', '')}"
-    pairs = " ".join(f"{key}={_shown(value)}" for key, value in event.items())
-    return "\n".join(part for part in (f"{head} {pairs}".rstrip(), exception) if part)
-
-
-def _shown(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return repr(text) if not text or any(c.isspace() for c in text) else text
+def _plain(_: Any, __: str, event: EventDict) -> str:
+    return plain_line(dict(event))

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from brain_node import __version__
-from brain_node.cli import control, engine, gpus, join, models, status
+from brain_node.cli import control, doctor, engine, gpus, identity, join, logs, models, service, status
 
 app = typer.Typer(
     name="brain-node",
@@ -19,8 +19,12 @@ app.command()(control.drain)
 app.command()(control.resume)
 app.command()(control.stop)
 app.command()(control.why)
+app.command()(doctor.doctor)
 app.command()(gpus.gpus)
 app.command()(models.models)
+app.command()(logs.logs)
+app.add_typer(identity.app, name="identity")
+app.add_typer(service.app, name="service")
 app.add_typer(engine.app, name="engine")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import secrets
 import ssl
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from brain_node.contract.identity import verify_hello
@@ -125,15 +127,22 @@ class RawCoordinator:
         host: address to bind.
         tls: a server context, for https.
         prefix: path under which it lives.
+        challenge: fields that differ from the usual challenge.
         welcome: fields that differ from the usual welcome.
     """
 
     def __init__(
-        self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, prefix: str = "", **welcome: Any
+        self,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        prefix: str = "",
+        challenge: dict[str, Any] | None = None,
+        **welcome: Any,
     ) -> None:
         self._host = host
         self._tls = tls
         self._prefix = prefix
+        self._challenge = challenge or {}
         self._welcome = welcome
         self._links: asyncio.Queue[RawLink] = asyncio.Queue()
         self._slots: asyncio.Queue[RawSlot] = asyncio.Queue()
@@ -212,8 +221,11 @@ class RawCoordinator:
             return
         nonce = secrets.token_hex(8)
         challenge = {"type": "challenge", "protocol": 1, "coordinator_key": KEY, "nonce": nonce}
-        await socket.send(orjson.dumps(challenge).decode())
-        hello = orjson.loads(await socket.recv())
+        await socket.send(orjson.dumps(challenge | self._challenge).decode())
+        try:
+            hello = orjson.loads(await socket.recv())
+        except ConnectionClosed:
+            return
         assert verify_hello(hello, KEY, nonce) is None
         link = RawLink(socket, hello, nonce)
         if self.on_hello is not None:
@@ -221,6 +233,7 @@ class RawCoordinator:
         else:
             await link.welcome(f"ticket-{nonce}", **self._welcome)
         await self._links.put(link)
-        async for frame in socket:
-            await link.heard.put(orjson.loads(frame))
+        with contextlib.suppress(ConnectionClosed):
+            async for frame in socket:
+                await link.heard.put(orjson.loads(frame))
         link.closed.set()
