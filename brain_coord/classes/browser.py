@@ -30,4 +30,5 @@ class BrowserClass:
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """Nobody."""
+        del query, prospect
         return iter(())

@@ -3,6 +3,7 @@
 from time import monotonic
 
 from brain_coord.classes.health import TargetHealth
+from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
 from brain_coord.fleet.node import Node
@@ -44,6 +45,11 @@ class NodeTarget:
     def node_id(self) -> str | None:
         """The node id."""
         return self._node.node_id
+
+    @property
+    def prices(self) -> Prices:
+        """By its ask. Only tokens of answers cost, as those are what the coordinator can count."""
+        return Prices(0.0, self._node.reported.offer.ask_usd_per_1m)
 
     async def start(self, job: JobSpec) -> "NodeExchange":
         """Take a slot, send the job, wait until the node accepted it.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from brain_coord.classes.health import TargetHealth
+from brain_coord.classes.prices import Prices
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -75,6 +76,10 @@ class Target(Protocol):
     @property
     def model(self) -> str:
         """The model it would answer with."""
+
+    @property
+    def prices(self) -> Prices:
+        """What its work costs, as far as its operator said."""
 
     @property
     def health(self) -> TargetHealth:

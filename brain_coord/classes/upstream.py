@@ -3,28 +3,10 @@
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from brain_coord.classes.health import TargetHealth
-
-EMBEDDINGS: Final = "/v1/embeddings"
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Configured prices in US dollars for a million tokens; `None` is unknown, and 0 is free."""
-
-    prompt_usd_per_1m: float | None = None
-    completion_usd_per_1m: float | None = None
-
-    def cost_usd(self, path: str, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """What a request costs; unknown while a price that it needs is."""
-        prompt, completion = self.prompt_usd_per_1m, self.completion_usd_per_1m
-        if path == EMBEDDINGS:
-            completion = 0.0
-        if prompt is None or completion is None:
-            return None
-        return round((prompt * prompt_tokens + completion * completion_tokens) / 1_000_000, 9)
+from brain_coord.classes.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class UpstreamClass:
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """The ranked upstreams that can still take a request when their turn comes."""
+        del query
         assert isinstance(prospect.ranking, Ranked)
         for option in prospect.ranking.able:
             upstream = self.upstreams.get(option.name)

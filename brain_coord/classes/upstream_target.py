@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from errno import ECONNREFUSED
 from time import monotonic
 from typing import Final
@@ -10,12 +9,12 @@ from typing import Final
 import aiohttp
 
 from brain_coord.classes.health import TargetHealth
+from brain_coord.classes.prices import Prices
 from brain_coord.classes.reply_name import ReplyName
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
-from brain_coord.classes.upstream import Offer, Prices, Upstream, UpstreamSpec
+from brain_coord.classes.upstream import Offer, Upstream, UpstreamSpec
 from brain_coord.classes.upstream_http import Progress, UpstreamHttp
-from brain_coord.gateway.request import with_model
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -72,9 +71,8 @@ class UpstreamTarget:
         if upstream.free <= 0:
             raise TargetFault("no_free_slot", "another request took the last slot", ran=False, blame=False)
         upstream.reserve()
-        body = job.body if offer.served == offer.model == job.model else with_model(job.body, offer.served)
         rename = None if offer.served == offer.model else ReplyName(offer.served, offer.model)
-        exchange = UpstreamExchange(self._http, upstream, job, body, rename)
+        exchange = UpstreamExchange(self._http, upstream, job, rename)
         try:
             await exchange.connected()
         except BaseException:
@@ -103,9 +101,7 @@ class UpstreamTarget:
 class UpstreamExchange:
     """One request at one upstream. Holds one of its slots until it is closed."""
 
-    def __init__(
-        self, http: UpstreamHttp, upstream: Upstream, job: JobSpec, body: bytes, rename: ReplyName | None
-    ) -> None:
+    def __init__(self, http: UpstreamHttp, upstream: Upstream, job: JobSpec, rename: ReplyName | None) -> None:
         self._upstream = upstream
         self._rename = rename
         self._progress = Progress()
@@ -114,7 +110,7 @@ class UpstreamExchange:
         spec = upstream.spec
         headers = {"Content-Type": "application/json", "Accept": "*/*", "X-Request-Id": job.job_id}
         self._task = asyncio.get_running_loop().create_task(
-            _send(http, spec, spec.url_of(job.path), headers, body, self._progress)
+            _send(http, spec, spec.url_of(job.path), headers, job.body, self._progress)
         )
 
     async def connected(self) -> None:
@@ -208,12 +204,3 @@ def fault_of(error: Exception, *, sent: bool) -> TargetFault:
     if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientResponseError):
         return TargetFault("protocol", "the upstream's answer is not HTTP", ran=True)
     return TargetFault("connection_lost", "the upstream's connection broke off before it answered", ran=sent)
-
-
-def targets_over(http: UpstreamHttp) -> "Callable[[Upstream, Offer, ResourceClass, ClassSamples], UpstreamTarget]":
-    """Makes targets that use these connections."""
-
-    def make(upstream: Upstream, offer: Offer, resource_class: ResourceClass, samples: ClassSamples) -> UpstreamTarget:
-        return UpstreamTarget(http, upstream, offer, resource_class, samples)
-
-    return make

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from brain_coord.classes.target import Target
 from brain_coord.gateway.answer import Outcome
 from brain_coord.gateway.attempts import Result
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decision
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
-from brain_coord.receipts.body import ReceiptDraft, Timings, Tokens
+from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens
 from brain_coord.routing.record import routing_record
 
 
@@ -56,6 +57,14 @@ class Record:
         decode_ms = None
         if clock is not None and clock.first_output is not None and clock.last_output is not None:
             decode_ms = round((clock.last_output - clock.first_output) * 1000, 3)
+        tokens = Tokens(
+            prompt_reported=None if answer is None else answer.usage.prompt,
+            completion_reported=None if answer is None else answer.usage.completion,
+            completion_counted=None if completion is None else completion.tokens,
+            counted_by=None if completion is None else _COUNTED_BY[completion.basis],
+            prompt_billed=None if answer is None else answer.usage.prompt,
+            completion_billed=None if completion is None else completion.tokens,
+        )
         routing = routing_record(decision.routing(None if target is None else target.resource_class))
         return ReceiptDraft(
             receipt_id=self.receipt_id,
@@ -78,14 +87,7 @@ class Record:
             node_id=None if target is None else target.node_id,
             outcome=self.outcome,
             error_code=self.error_code,
-            tokens=Tokens(
-                prompt_reported=None if answer is None else answer.reported("prompt_tokens"),
-                completion_reported=None if answer is None else answer.reported("completion_tokens"),
-                completion_counted=None if completion is None else completion.tokens,
-                counted_by=None if completion is None else _COUNTED_BY[completion.basis],
-                prompt_billed=None if answer is None else answer.reported("prompt_tokens"),
-                completion_billed=None if completion is None else completion.tokens,
-            ),
+            tokens=tokens,
             timings=Timings(
                 queued_ms=round(self.queued_ms, 3),
                 first_output_ms=None if clock is None else clock.first_output_ms,
@@ -93,6 +95,7 @@ class Record:
                 decode_tok_s=None if answer is None else answer.tok_s,
                 total_ms=round((now - self.began) * 1000, 3),
             ),
+            price=None if target is None else _price(target, request.dialect.path, tokens),
         )
 
     def brain(self, now: float) -> dict[str, Any]:
@@ -109,6 +112,7 @@ class Record:
             "mode": str(self.decision.class_decision.mode),
             "privacy": str(self.decision.class_decision.privacy),
             "route": self.decision.sentence(),
+            "passed_over": [each.to_dict() for each in self.decision.passed_over()],
             "attempts": len(result.reached),
             "timings": {
                 "measured_by": "coordinator",
@@ -120,4 +124,16 @@ class Record:
         }
 
 
-_COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate"}
+_COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}
+
+
+def _price(target: Target, path: str, tokens: Tokens) -> Price | None:
+    prices = target.prices
+    amount = prices.cost_usd(path, tokens.prompt_billed, tokens.completion_billed)
+    if amount is None:
+        return None
+    return Price(
+        amount_usd=amount,
+        prompt_usd_per_1m=prices.prompt_usd_per_1m,
+        completion_usd_per_1m=prices.completion_usd_per_1m,
+    )
