@@ -45,7 +45,11 @@ class Timing:
     def backoff(self) -> BackoffPolicy:
         """The figures of the back-off between starts."""
         return BackoffPolicy(
-            start_s=0.0, window_s=self.backoff_first_s, cap_s=self.backoff_cap_s, stable_after_s=self.stable_after_s
+            start_s=0.0,
+            window_s=self.backoff_first_s,
+            growth=2.0,
+            cap_s=self.backoff_cap_s,
+            stable_after_s=self.stable_after_s,
         )
 
     def faster(self, factor: float) -> "Timing":
