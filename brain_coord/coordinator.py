@@ -12,6 +12,7 @@ from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.classes.backend import ClassBackend
 from brain_coord.classes.node_class import NodeClass
 from brain_coord.fleet.registry import Registry, StateChange
+from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.http import Receive, Scope, Send
@@ -23,6 +24,7 @@ from brain_coord.link.socket import refuse
 from brain_coord.measure.lag import LoopLag
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
 from brain_coord.probes.benchmarks import BenchmarkKeeper
+from brain_coord.routing.inputs import ModelNeed
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_coord.settings import Settings
 from brain_coord.store.store import Store
@@ -49,6 +51,7 @@ class Coordinator:
     gateway: Gateway
     gate: NodeGate
     fleet: StoredFleet
+    scores: ScoreKeeper
     benchmarks: BenchmarkKeeper
     quiet: Any
     admin: AdminServer
@@ -64,8 +67,10 @@ class Coordinator:
         catalog = load_catalog(settings.catalog)
         store = await Store.open(settings.data_dir, settings.store_url, options=settings.store)
         lag = LoopLag()
-        registry = Registry(settings.heartbeat_s)
-        fleet = StoredFleet(store, registry, catalog, settings.token_required)
+        needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
+        registry = Registry(settings.heartbeat_s, needs=needs, lag=lag)
+        scores = ScoreKeeper(store, registry)
+        fleet = StoredFleet(store, registry, scores, catalog, settings.token_required)
         backends: list[ClassBackend] = [
             NodeClass(ResourceClass.NATIVE_NETWORK, registry, catalog, operator=False),
             NodeClass(ResourceClass.CLOUD_GPU, registry, catalog, operator=True),
@@ -93,14 +98,14 @@ class Coordinator:
         quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
         quiet.include_router(network_router(gateway, registry))
         admin = AdminServer(settings.data_dir / SOCKET_NAME, operations(registry))
-        self = cls(settings, store, catalog, registry, lag, gateway, gate, fleet, benchmarks, quiet, admin)
+        self = cls(settings, store, catalog, registry, lag, gateway, gate, fleet, scores, benchmarks, quiet, admin)
         await fleet.load()
         registry.on_capacity.append(waiting.capacity)
         registry.on_offer.append(benchmarks.check)
-        registry.on_outcome.append(fleet.outcome)
+        registry.on_event.append(scores.event)
         registry.on_change.append(_log_change)
         await admin.start()
-        self._run(lag.run(), gate.watch(), benchmarks.run())
+        self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run())
         return self
 
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
@@ -135,6 +140,7 @@ class Coordinator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.scores.flush()
         await self.store.close()
 
 

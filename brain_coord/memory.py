@@ -3,7 +3,7 @@
 import base64
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -11,13 +11,13 @@ import structlog
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
-from brain_coord.fleet.standing import Standing
+from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
 from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
-from brain_coord.store.records import NodeRecord, Outcome
+from brain_coord.store.records import NodeRecord
 from brain_coord.store.store import Store
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.messages import Hello, Offer, Refusal, Refused, Report
@@ -79,28 +79,24 @@ class StoredReceipts:
 
 @dataclass(slots=True)
 class StoredFleet:
-    """Admits nodes, and keeps what has to outlive a session: benchmarks, outcomes, the operator's decisions."""
+    """Admits nodes, and knows again those that joined before."""
 
     store: Store
     registry: Registry
+    scores: ScoreKeeper
     catalog: Catalog
     token_required: bool
-    standings: dict[str, Standing] = field(default_factory=dict)
 
     async def load(self) -> None:
         """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
         for record in await self.store.list_nodes():
             self.registry.add(_node_of(record))
+        self.registry.vouch()
         for benchmark in await self.store.load_benchmarks():
             if (node := self.registry.get(benchmark.node_id)) is not None:
-                node.measured.benchmarks[benchmark.model] = benchmark
+                self.registry.benchmarked(node, benchmark)
         for node in self.registry:
-            await self._load_standing(node)
-
-    async def _load_standing(self, node: Node) -> None:
-        standing = await Standing.load(self.store, node.node_id, time.time())
-        self.standings[node.node_id] = standing
-        node.reliability = standing.score(time.time())
+            await self.scores.recall(node)
 
     async def admit(self, hello: Hello, address: str) -> Node | Refused:
         """The node behind a proved hello, or why it may not join."""
@@ -150,9 +146,8 @@ class StoredFleet:
             )
         )
         node = self.registry.add(_node_of(record))
-        node.operator = record.operator
-        if node.node_id not in self.standings:
-            await self._load_standing(node)
+        self.registry.belongs(node, operator=record.operator)
+        await self.scores.recall(node)
         return node
 
     def judge(self, node: Node, offer: Offer, report: Report) -> tuple[Refusal, ...]:
@@ -164,15 +159,6 @@ class StoredFleet:
             if model.id not in self.catalog
         )
 
-    def outcome(self, node: Node, result: str, model: str) -> None:
-        """A customer's job ended; the score follows at once, the store a moment later."""
-        outcome = Outcome(node.node_id, "customer", result, time.time(), model)
-        standing = self.standings.get(node.node_id)
-        if standing is not None:
-            standing.add(outcome)
-            node.reliability = standing.score(outcome.at_s)
-        self.store.add_outcome(outcome)
-
 
 def _node_of(record: NodeRecord) -> Node:
     return Node(
@@ -183,4 +169,5 @@ def _node_of(record: NodeRecord) -> Node:
         trusted=record.trusted,
         operator_drain=record.draining,
         first_seen=record.first_seen_s,
+        last_seen_s=record.last_seen_s,
     )

@@ -33,7 +33,8 @@ class NodeTarget:
         self._node = node
         self.model = model
         self.resource_class = resource_class
-        self._dispatched = 0.0
+        self.dispatched = 0.0
+        """When the last job left for the node, monotonic seconds; waiting for one of its slots to open is over then."""
         self._prompt_bytes = 0
 
     @property
@@ -68,7 +69,7 @@ class NodeTarget:
         slot: Slot | None = None
         try:
             slot = await session.slots.take()
-            self._dispatched, self._prompt_bytes = monotonic(), len(job.body)
+            self.dispatched, self._prompt_bytes = monotonic(), len(job.body)
             await self._hand_over(slot, job)
         except BaseException as error:
             try:
@@ -126,7 +127,7 @@ class NodeTarget:
                 self.model,
                 stream,
                 prompt_bytes=self._prompt_bytes,
-                dispatched=self._dispatched,
+                dispatched=self.dispatched,
                 streamed=first_output_ms is not None,
             )
         self._registry.outcome(self._node, result, self.model)

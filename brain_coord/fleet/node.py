@@ -1,19 +1,16 @@
 """One node as the coordinator knows it: claims, measurements and the session that is open, kept apart."""
 
-from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Protocol
 
 from brain_coord.fleet.duplicates import DuplicateGuard
-from brain_coord.measure.rtt import RttEstimator
-from brain_coord.measure.speed import MedianWindow
-from brain_coord.store.records import Benchmark
+from brain_coord.fleet.health import Health
+from brain_coord.fleet.measured import Basis, Measured
+from brain_coord.fleet.skips import SkipTally
+from brain_coord.fleet.states import Facts, State, StateView, explain_state, state_of
 from brain_node.contract.messages import EngineClaim, GpuClaim, Message, Offer, Refusal, Report
 
-State = Literal["ONLINE", "BUSY", "DEGRADED", "DRAINING", "OFFLINE"]
-Basis = Literal["unmeasured", "coordinator-timed"]
-
-SKIP_WINDOW_S: Final = 3600.0
+__all__ = ["Basis", "LinkSender", "Measured", "Node", "Reported", "Session", "SlotPool", "State"]
 
 
 class LinkSender(Protocol):
@@ -52,33 +49,6 @@ class Session:
 
 
 @dataclass(slots=True)
-class Measured:
-    """What the coordinator's own clock saw of one node; the only figures that can raise its rank."""
-
-    rtt: RttEstimator = field(default_factory=RttEstimator)
-    decode_tok_s: dict[str, MedianWindow] = field(default_factory=dict)
-    first_output_ms: dict[str, MedianWindow] = field(default_factory=dict)
-    benchmarks: dict[str, Benchmark] = field(default_factory=dict)
-
-    @property
-    def basis(self) -> Basis:
-        """Whether the node has produced a token that the coordinator timed."""
-        return "coordinator-timed" if self.benchmarks or self.decode_tok_s else "unmeasured"
-
-    def learn(self, model: str, tok_s: float | None, first_output_ms: float | None) -> None:
-        """Take in the timings of one completed stream."""
-        if tok_s is not None:
-            self.decode_tok_s.setdefault(model, MedianWindow()).add(tok_s)
-        if first_output_ms is not None:
-            self.first_output_ms.setdefault(model, MedianWindow()).add(first_output_ms)
-
-    @property
-    def best(self) -> Benchmark | None:
-        """The fastest join benchmark over all models."""
-        return max(self.benchmarks.values(), key=lambda each: each.decode_tok_s, default=None)
-
-
-@dataclass(slots=True)
 class Reported:
     """What the node said of itself; it can only exclude the node."""
 
@@ -92,9 +62,14 @@ class Reported:
 
     @property
     def fingerprint(self) -> str:
-        """What a benchmark stands on: engine, cards and memory. A change asks for a new one."""
+        """What measurements stand on: engine, cards and memory. A change asks for new ones."""
         cards = sorted(f"{gpu.name}:{gpu.total_bytes}" for gpu in self.report.gpus if gpu.state == "ok")
         return f"{self.report.engine}/{self.report.engine_version}|{self.report.cpu_count}|{','.join(cards)}"
+
+    def fingerprint_of(self, model: str) -> str:
+        """The same for one model, with the context it is served with."""
+        context = next((each.context for each in self.offer.models if each.id == model), None)
+        return self.fingerprint if context is None else f"{self.fingerprint}|{context}"
 
 
 @dataclass(slots=True, eq=False)
@@ -107,18 +82,29 @@ class Node:
     banned: str | None = None
     trusted: bool = False
     operator_drain: bool = False
-    degraded: str | None = None
     reliability: int = 70
     first_seen: float | None = None
     session: Session | None = None
     reported: Reported = field(default_factory=Reported)
     measured: Measured = field(default_factory=Measured)
+    health: Health = field(default_factory=Health)
     guard: DuplicateGuard = field(default_factory=DuplicateGuard)
+    tally: SkipTally = field(default_factory=SkipTally)
     active: int = 0
     """Jobs the coordinator has on this node now, the benchmark's included."""
     waiting: int = 0
     """Requests that wait for this node and no other."""
-    skips: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=10_000))
+    jobs: int = 0
+    """Jobs of customers that ended on it since the coordinator started."""
+    done: int = 0
+    """Outcomes within the window: how much its score stands on."""
+    left_at: float | None = None
+    """When its last session ended, monotonic seconds."""
+    left_because: str | None = None
+    returned_s: float | None = None
+    """Wall time of its return from a long absence: what was measured before is taken again."""
+    last_seen_s: float | None = None
+    """Wall time at which an earlier coordinator process saw it last."""
 
     @property
     def connected(self) -> bool:
@@ -136,38 +122,58 @@ class Node:
         return max(0, self.slots - self.active)
 
     @property
+    def degraded(self) -> str | None:
+        """Why it is not fit for work, `None` when it is."""
+        return None if self.health.degraded is None else self.health.degraded.reason
+
+    @property
     def state(self) -> State:
         """Where the node stands, worst news first."""
-        if self.session is None:
-            return "OFFLINE"
-        if self.reported.draining or self.operator_drain or self.session.closing:
-            return "DRAINING"
-        if self.degraded is not None:
-            return "DEGRADED"
-        return "BUSY" if self.active else "ONLINE"
+        session = self.session
+        return state_of(
+            connected=session is not None,
+            drains=self.reported.draining or self.operator_drain or (session is not None and session.closing),
+            degraded=self.health.degraded is not None,
+            active=self.active,
+        )
+
+    def state_view(self, now: float) -> StateView:
+        """The state with its reason and the way back from it; `now` in seconds of the monotonic clock."""
+        probe_at = self.health.next_probe_at
+        return explain_state(
+            Facts(
+                connected=self.connected,
+                banned=self.banned,
+                closing=self.session is not None and self.session.closing,
+                operator_drains=self.operator_drain,
+                node_drains=self.reported.draining,
+                degraded=self.degraded,
+                active=self.active,
+                left_because=self.left_because,
+                next_probe_in_s=None if probe_at is None else probe_at - now,
+            )
+        )
 
     @property
     def models(self) -> list[str]:
         """The models offered, without those this coordinator refused."""
+        if not self.reported.refused:
+            return [model.id for model in self.reported.offer.models]
         barred = {refusal.model for refusal in self.reported.refused}
         return [model.id for model in self.reported.offer.models if model.id not in barred]
 
     @property
     def loaded(self) -> list[str]:
-        """The models offered that are in memory now."""
+        """The models offered that the node says are in memory now."""
         return [model.id for model in self.reported.offer.models if model.loaded]
 
     def skipped(self, now: float, reason: str) -> None:
         """Remember that a request passed this node by."""
-        self.skips.append((now, reason))
+        self.tally.add(now, reason)
 
     def skip_counts(self, now: float) -> dict[str, int]:
         """Skips of the last hour by reason, most frequent first."""
-        counts: dict[str, int] = {}
-        for at, reason in self.skips:
-            if at >= now - SKIP_WINDOW_S:
-                counts[reason] = counts.get(reason, 0) + 1
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        return self.tally.counts(now)
 
     def public_view(self) -> dict[str, Any]:
         """The node as anybody may see it: claims and measurements side by side, no address, no key."""
@@ -176,7 +182,9 @@ class Node:
         return {
             "node_id": self.node_id,
             "state": self.state,
+            "degraded": self.degraded,
             "operator": self.operator,
+            "trusted": self.trusted,
             "region": offer.region,
             "ask_usd_per_1m": offer.ask_usd_per_1m,
             "slots": offer.slots,
@@ -185,11 +193,17 @@ class Node:
             "loaded": self.loaded,
             "refused": [refusal.model_dump() for refusal in self.reported.refused],
             "reliability": self.reliability,
+            "outcomes": self.done,
+            "suspect": self.health.suspect,
             "basis": measured.basis,
             "compute_class": None if best is None else best.compute_class,
             "measured": {
                 "rtt_ms": measured.rtt.rtt_ms,
                 "rtt_samples": measured.rtt.samples,
+                "credited_tok_s": dict(sorted(measured.credited.items())),
+                "reported_token_factor": {
+                    model: round(factor, 3) for model, factor in sorted(measured.density_factor.items())
+                },
                 "decode_tok_s": {
                     model: {"median": window.value, "samples": window.samples}
                     for model, window in sorted(measured.decode_tok_s.items())

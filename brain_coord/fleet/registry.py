@@ -1,12 +1,34 @@
 """The live registry: every node the coordinator knows, its session, and who waits for capacity."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final, Literal
+
+import structlog
 
 from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Node, Session
+from brain_coord.fleet.skips import Ask, SkipBook
+from brain_coord.fleet.snapshot import node_state, unfit_for
+from brain_coord.measure.credit import credit
+from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
+from brain_coord.measure.speed import StreamSample
+from brain_coord.routing.inputs import ModelNeed
+from brain_coord.store.records import Benchmark
 from brain_node.contract.messages import Heartbeat, Offer, Refusal, Report
+
+log = structlog.get_logger("brain.fleet")
+
+ABSENCE_S: Final = 3600.0
+"""A node that was away for longer is measured again."""
+
+OWN_STALL_SHARE: Final = 0.05
+"""A stream across which our own loop stood still for more than this share of its time teaches nothing."""
+
+Kind = Literal["customer", "shadow", "canary", "benchmark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +41,42 @@ class StateChange:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Something that the coordinator saw a node do: how its reliability and its fitness come about."""
+
+    node: Node
+    kind: Kind
+    result: str
+    """`completed`, `failed`, `timed_out`, `matched` or `mismatched`."""
+    model: str
+    detail: str | None = None
+
+
 @dataclass(slots=True)
 class Registry:
     """Owned by the event loop's thread: nothing in it awaits, so each change is atomic.
 
     `on_change` hears of every state change, `on_capacity` of every moment at which a waiting request might go on
-    (a slot came free, a node joined, an offer changed).
+    (a slot came free, a node joined, an offer changed), `on_event` of everything that counts for or against a node,
+    `on_doubt` of nodes that should be asked something soon.
     """
 
     heartbeat_s: float
     nodes: dict[str, Node] = field(default_factory=dict)
     tickets: dict[str, Node] = field(default_factory=dict)
+    needs: dict[str, ModelNeed] = field(default_factory=dict)
+    lag: LoopLag = field(default_factory=LoopLag)
+    density: TokenDensity = field(default_factory=TokenDensity)
+    books: dict[bool, SkipBook] = field(default_factory=lambda: {False: SkipBook(), True: SkipBook()})
+    """What was asked of the operator's own nodes (`True`) and of all others."""
     on_change: list[Callable[[StateChange], None]] = field(default_factory=list)
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
-    on_outcome: list[Callable[[Node, str, str], None]] = field(default_factory=list)
-    on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
+    on_event: list[Callable[[NodeEvent], None]] = field(default_factory=list)
+    on_doubt: list[Callable[[Node], None]] = field(default_factory=list)
+    trusted: tuple[str, ...] = ()
+    """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
     def __iter__(self) -> Iterator[Node]:
         """Every node, by ascending id."""
@@ -46,23 +88,55 @@ class Registry:
 
     def add(self, node: Node) -> Node:
         """Make a node known."""
-        return self.nodes.setdefault(node.node_id, node)
+        known = self.nodes.setdefault(node.node_id, node)
+        if known is node:
+            self.books[node.operator].enter(node.tally, self._reason(node))
+        return known
+
+    def belongs(self, node: Node, *, operator: bool) -> None:
+        """Whether the operator runs this node; another kind of join token changes it."""
+        if node.operator is not operator:
+            node.operator = operator
+            self.books[operator].enter(node.tally, self._reason(node))
+        self.vouch()
 
     def by_ticket(self, ticket: str) -> Node | None:
         """The node whose open session has this slot ticket."""
         return self.tickets.get(ticket)
+
+    # --- sessions and claims ------------------------------------------------------------------------------------------
 
     def connect(self, node: Node, session: Session, report: Report, offer: Offer, refused: tuple[Refusal, ...]) -> None:
         """A hello was accepted. An older session of the same node is superseded and closed by the caller."""
         before = node.state
         if node.session is not None:
             self._retire(node, "superseded by a newer session")
+        self._returned(node, session.joined_at)
         node.session = session
-        node.reported.report, node.reported.offer, node.reported.refused = report, offer, refused
+        self._reports(node, report)
+        node.reported.offer, node.reported.refused = offer, refused
         node.reported.draining = False
         self.tickets[session.ticket] = node
         self._changed(node, before, "joined")
         self._offered(node)
+
+    def _returned(self, node: Node, now: float) -> None:
+        wall_s = time.time()
+        if node.left_at is not None:
+            away_s = now - node.left_at
+        else:
+            away_s = 0.0 if node.last_seen_s is None else wall_s - node.last_seen_s
+        if away_s > ABSENCE_S:
+            node.returned_s = wall_s
+
+    def _reports(self, node: Node, report: Report) -> None:
+        earlier = node.reported.fingerprint
+        known = node.reported.report != Report()
+        node.reported.report = report
+        if known and node.reported.fingerprint != earlier:
+            node.measured.forget_speed()
+            self.density.forget(node.node_id)
+            self._settle_all(node)
 
     def disconnect(self, node: Node, session: Session, reason: str) -> None:
         """A session ended; a late end of one that was superseded changes nothing."""
@@ -77,15 +151,16 @@ class Registry:
         if session is None:
             return
         node.session = None
+        node.left_at, node.left_because = monotonic(), reason
         self.tickets.pop(session.ticket, None)
         node.measured.rtt.lost()
         session.slots.close(reason)
 
     def offer(self, node: Node, offer: Offer, report: Report | None, refused: tuple[Refusal, ...]) -> None:
         """The node changed what it offers."""
-        node.reported.offer, node.reported.refused = offer, refused
         if report is not None:
-            node.reported.report = report
+            self._reports(node, report)
+        node.reported.offer, node.reported.refused = offer, refused
         self._offered(node)
 
     def heartbeat(self, node: Node, beat: Heartbeat) -> None:
@@ -94,8 +169,6 @@ class Registry:
         node.reported.telemetry = beat.telemetry
         node.reported.engines = beat.engines
         node.reported.draining = beat.draining
-        for hook in self.on_heartbeat:
-            hook(node)
         self._changed(node, before, "said so in its heartbeat")
 
     def silent(self, now: float, lag: LoopLag) -> list[tuple[Node, Session]]:
@@ -107,10 +180,14 @@ class Registry:
             and is_silent(session.last_heard, now, self.heartbeat_s, lag.stalled_s(session.last_heard, now))
         ]
 
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
     def reserve(self, node: Node) -> None:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
         before = node.state
         node.active += 1
+        if node.active == node.slots:
+            self._turned(node)
         self._changed(node, before, "took a job")
 
     def release(self, node: Node) -> None:
@@ -118,23 +195,121 @@ class Registry:
         assert node.active > 0, "released more jobs than were reserved"
         before = node.state
         node.active -= 1
+        if node.active == node.slots - 1:
+            self._turned(node)
         self._changed(node, before, "finished its jobs")
         self.capacity()
 
     def outcome(self, node: Node, result: str, model: str) -> None:
         """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
-        for hook in self.on_outcome:
-            hook(node, result, model)
+        node.jobs += 1
+        self.record(NodeEvent(node, "customer", result, model))
+
+    def empty(self, node: Node) -> None:
+        """A job ended well and brought nothing: it counts for nothing, but too many ask for a canary."""
+        node.jobs += 1
+        if node.health.empty():
+            log.warning("empty answers", node=node.node_id, in_row=node.health.empty_in_row)
+            for hook in self.on_doubt:
+                hook(node)
+
+    def record(self, event: NodeEvent) -> None:
+        """Something counts for or against a node: its fitness follows, and whoever keeps scores is told."""
+        node, now = event.node, monotonic()
+        before = node.state
+        health, passed = node.health, event.result == "completed"
+        if event.result in ("matched", "mismatched"):
+            turned = health.comparison(agreed=event.result == "matched", now=now)
+        elif event.kind == "canary":
+            turned = health.canary(passed=passed, now=now)
+        elif event.kind == "benchmark":
+            turned = health.benchmark(passed=passed, cause=event.detail or event.result, now=now)
+        else:
+            turned = health.job(event.result, now)
+        for hook in self.on_event:
+            hook(event)
+        if turned:
+            reason = node.degraded or "it answered its canaries"
+            log.warning("node degraded" if node.degraded else "node fit again", node=node.node_id, reason=reason)
+            self._changed(node, before, reason)
+            self.capacity()
+
+    # --- measurements -------------------------------------------------------------------------------------------------
+
+    def learn(
+        self, node: Node, model: str, sample: StreamSample, *, prompt_bytes: int, dispatched: float, streamed: bool
+    ) -> None:
+        """Take in the timings of one completed answer that was not empty."""
+        now, clock = monotonic(), sample.clock
+        last = clock.last_output or now
+        if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * (last - dispatched):
+            return  # it was the coordinator that was slow
+        worth = None
+        first_ms = None
+        if streamed and clock.first_output is not None:
+            first_ms = (clock.first_output - dispatched) * 1000
+            worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=node.measured.rtt.rtt_ms, dispatched=dispatched)
+        if sample.count.basis in ("usage", "clipped"):
+            self.density.add(node.node_id, model, sample.count.tokens, clock.text_bytes)
+        node.measured.learn(model, worth, first_ms, now)
+        self._settle(node, model)
+
+    def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int = 0, text_bytes: int = 0) -> None:
+        """A benchmark was taken, or remembered; `tokens` as reported for `text_bytes` of prose."""
+        self.density.add(node.node_id, benchmark.model, tokens, text_bytes, "benchmark")
+        node.measured.benchmarked(benchmark)
+        self._settle(node, benchmark.model)
+        self._turned(node)
+        self.capacity()
+
+    def expire(self, node: Node, now: float) -> None:
+        """Let samples go that are too old."""
+        for model in node.measured.expire(now):
+            self._settle(node, model)
+
+    def _settle(self, node: Node, model: str) -> None:
+        node.measured.settle(node.node_id, model, self.density, self.trusted)
+
+    def _settle_all(self, node: Node) -> None:
+        for model in {*node.measured.benchmarks, *node.measured.credited}:
+            self._settle(node, model)
+
+    def vouch(self) -> None:
+        """Who is trusted may have changed."""
+        self.trusted = tuple(node.node_id for node in self.nodes.values() if node.trusted or node.operator)
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    def decided(self, operator: bool, ask: Ask, selected: str | None) -> None:
+        """A request was routed among one class of nodes; costs the same for any number of them."""
+        counted = self.books[operator].request(ask)
+        node = None if selected is None else self.nodes.get(selected)
+        if node is not None:
+            node.tally.taken[counted] += 1
+
+    def skip_counts(self, node: Node, now: float) -> dict[str, int]:
+        """Why requests passed a node by within the last hour, most frequent first."""
+        self.books[node.operator].charge(node.tally, now)
+        return node.tally.counts(now)
+
+    def _reason(self, node: Node) -> Callable[[Ask], str | None]:
+        state, needs = node_state(node), self.needs
+        return lambda ask: unfit_for(state, ask, needs)
+
+    def _turned(self, node: Node) -> None:
+        self.books[node.operator].turn(node.tally, monotonic(), self._reason(node))
 
     def set_state(self, node: Node, reason: str, **fields: object) -> None:
-        """Change `degraded`, `operator_drain`, `banned` or `trusted`, and tell of the state that follows."""
+        """Change `operator_drain`, `banned` or `trusted`, and tell of the state that follows."""
         before = node.state
         for name, value in fields.items():
             setattr(node, name, value)
+        self.vouch()
         self._changed(node, before, reason)
         self.capacity()
 
     def _offered(self, node: Node) -> None:
+        self._turned(node)
         for hook in self.on_offer:
             hook(node)
         self.capacity()
@@ -147,6 +322,8 @@ class Registry:
     def _changed(self, node: Node, before: str, reason: str) -> None:
         after = node.state
         if after != before:
+            if not {before, after} <= {"ONLINE", "BUSY"}:
+                self._turned(node)
             change = StateChange(node.node_id, before, after, reason)
             for hook in self.on_change:
                 hook(change)

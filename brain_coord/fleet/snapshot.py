@@ -1,12 +1,19 @@
 """A live node as the node router sees it at one moment."""
 
+from collections.abc import Mapping
+
 from brain_coord.fleet.node import Node
-from brain_coord.routing.inputs import NodeState
+from brain_coord.fleet.skips import Ask
+from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
+from brain_coord.routing.rejections import rejection_bits, rejection_words
 from brain_coord.routing.vocabulary import Basis, Liveness
 
 
 def node_state(node: Node) -> NodeState:
-    """Claims can only exclude here (VRAM, what is offered, slots); what ranks is measured or set by operators."""
+    """Claims can only exclude here (VRAM, what is offered, slots); what ranks is measured or set by operators.
+
+    A model counts as loaded when the node says so *and* it has answered with it on our clock: the word alone is worth nothing.
+    """
     offer, measured = node.reported.offer, node.measured
     return NodeState(
         node_id=node.node_id,
@@ -15,16 +22,32 @@ def node_state(node: Node) -> NodeState:
         active=node.active,
         queue=node.waiting,
         serves=frozenset(node.models),
-        loaded=frozenset(node.loaded),
+        loaded=frozenset(model for model in node.loaded if model in measured.credited),
         reported_vram_mib=node.reported.report.vram_mib,
-        tok_s={
-            **{model: benchmark.decode_tok_s for model, benchmark in measured.benchmarks.items()},
-            **{model: window.value for model, window in measured.decode_tok_s.items()},
-        },
-        benchmark_tok_s=None if measured.best is None else measured.best.decode_tok_s,
+        tok_s=measured.credited,
+        benchmark_tok_s=measured.best_tok_s,
         basis=Basis(measured.basis),
         rtt_ms=measured.rtt.rtt_ms,
         reliability=node.reliability,
         region=offer.region,
         ask_usd_per_1m=offer.ask_usd_per_1m,
     )
+
+
+def unfit_for(state: NodeState, ask: Ask, needs: Mapping[str, ModelNeed]) -> str | None:
+    """Why a node as it was at one moment cannot take a request, in the words of a rejection; `None` when it can."""
+    request = NodeRequest(
+        region=ask.region, require_region=ask.region is not None, max_ask_usd_per_1m=ask.max_ask_usd_per_1m
+    )
+    models = [ask.model]
+    if ask.model == AUTO_MODEL:
+        models = [model for model in needs if model in state.serves and not needs[model].mock]
+    reasons = [_words(state, request, needs[model]) for model in models if model in needs]
+    if not reasons:
+        return f"does not serve {ask.model}" if ask.model != AUTO_MODEL else "serves no real model"
+    return None if "" in reasons else reasons[0]
+
+
+def _words(state: NodeState, request: NodeRequest, need: ModelNeed) -> str:
+    bits = rejection_bits(state, request, need)
+    return ", ".join(rejection_words(bits, state, request, need)) if bits else ""

@@ -1,48 +1,70 @@
 """What a node's reliability stands on: its outcomes within the window and the share of time it was connected."""
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from brain_coord.fleet.reliability import WINDOW_OUTCOMES, WINDOW_S, Explanation, Outcomes, explain
 from brain_coord.store.records import Outcome, Uptime
 
 DAY_S: Final = 24 * 3600.0
 
-_DONE: Final = frozenset({"customer", "shadow", "canary"})
-"""Kinds of work that count towards done; the join benchmark is kept apart."""
+RECALLED: Final = 3 * WINDOW_OUTCOMES
+"""Outcomes read back at a start: those that are done, comparisons, and benchmarks, which count for neither."""
 
-
-class Past(Protocol):
-    """Where outcomes and uptime of earlier sessions are read from."""
-
-    async def load_outcomes(self, node_id: str, since_s: float, limit: int = WINDOW_OUTCOMES) -> list[Outcome]:
-        """The latest outcomes since a time, oldest first."""
-
-    async def load_uptime(self, since_day: int, node_id: str | None = None) -> list[Uptime]:
-        """Connection time by day since a day."""
+_DONE: Final = frozenset({"completed", "failed", "timed_out"})
+_COMPARED: Final = frozenset({"matched", "mismatched"})
 
 
 @dataclass(slots=True)
 class Standing:
-    """One node's outcomes and uptime. Times are wall clock, seconds since 1970; only ages are derived from them."""
+    """One node's outcomes and uptime. Times are wall clock, seconds since 1970; only ages are derived from them.
 
-    outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=WINDOW_OUTCOMES))
+    Customer jobs, shadow runs and canaries are done work; the comparisons that shadow runs lead to are counted beside
+    them; the join benchmark is kept apart from both.
+    """
+
+    done: deque[Outcome] = field(default_factory=deque)
+    compared: deque[Outcome] = field(default_factory=deque)
     days: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Connected and observed seconds by UTC day."""
+    _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Counted along, so that a score costs the same however many outcomes it stands on."""
 
     @classmethod
-    async def load(cls, past: Past, node_id: str, now_s: float) -> "Standing":
-        """The standing as the store remembers it."""
+    def of(cls, outcomes: Iterable[Outcome], days: Iterable[Uptime]) -> "Standing":
+        """The standing that remembered outcomes (oldest first) and days make."""
         standing = cls()
-        standing.outcomes.extend(await past.load_outcomes(node_id, now_s - WINDOW_S))
-        for day in await past.load_uptime(int((now_s - WINDOW_S) // DAY_S), node_id):
+        for outcome in outcomes:
+            standing.add(outcome)
+        for day in days:
             standing.observed(day.day, day.connected_s, day.observed_s)
         return standing
 
     def add(self, outcome: Outcome) -> None:
         """One more outcome; the oldest beyond the window falls out."""
-        self.outcomes.append(outcome)
+        if outcome.kind == "benchmark":
+            return
+        if outcome.result in _DONE:
+            self._append(self.done, outcome)
+        elif outcome.result in _COMPARED:
+            self._append(self.compared, outcome)
+
+    def _append(self, kept: deque[Outcome], outcome: Outcome) -> None:
+        kept.append(outcome)
+        self._kinds[outcome.kind, outcome.result] += 1
+        if len(kept) > WINDOW_OUTCOMES:
+            self._drop(kept)
+
+    def _drop(self, kept: deque[Outcome]) -> None:
+        gone = kept.popleft()
+        self._kinds[gone.kind, gone.result] -= 1
+
+    def _expire(self, now_s: float) -> None:
+        for kept in (self.done, self.compared):
+            while kept and kept[0].at_s < now_s - WINDOW_S:
+                self._drop(kept)
 
     def observed(self, day: int, connected_s: float, observed_s: float) -> None:
         """The coordinator was up for `observed_s` of a day, and the node connected for `connected_s` of that."""
@@ -58,23 +80,19 @@ class Standing:
 
     def counts(self, now_s: float) -> Outcomes:
         """The counts that the score is made of."""
-        kinds: Counter[tuple[str, str]] = Counter()
-        for outcome in self.outcomes:
-            if outcome.at_s >= now_s - WINDOW_S:
-                kinds[outcome.kind if outcome.kind in _DONE else "other", outcome.result] += 1
-
-        def done(result: str) -> int:
-            return sum(kinds[kind, result] for kind in _DONE)
-
+        self._expire(now_s)
+        totals: Counter[str] = Counter()
+        for (_, result), count in self._kinds.items():
+            totals[result] += count
         return Outcomes(
-            completed=done("completed"),
-            failed=done("failed"),
-            timed_out=done("timed_out"),
+            completed=totals["completed"],
+            failed=totals["failed"],
+            timed_out=totals["timed_out"],
             uptime_fraction=self.uptime_fraction(now_s),
-            matched=kinds["other", "matched"],
-            mismatched=kinds["other", "mismatched"],
-            canary_passed=kinds["canary", "completed"],
-            canary_failed=kinds["canary", "failed"] + kinds["canary", "timed_out"],
+            matched=totals["matched"],
+            mismatched=totals["mismatched"],
+            canary_passed=self._kinds["canary", "completed"],
+            canary_failed=self._kinds["canary", "failed"] + self._kinds["canary", "timed_out"],
         )
 
     def explain(self, now_s: float) -> Explanation:

@@ -211,10 +211,10 @@ class NodeGate:
     async def _ping(self, node: Node, session: Session) -> None:
         for delay in FIRST_PINGS_S:
             await asyncio.sleep(delay)
-            await session.link.send(Ping(n=node.measured.rtt.ping(monotonic())))
+            await session.link.send(Ping(n=node.measured.rtt.ping(secrets.randbits(48), monotonic())))
         while True:
             await asyncio.sleep(self.ping_s)
-            await session.link.send(Ping(n=node.measured.rtt.ping(monotonic())))
+            await session.link.send(Ping(n=node.measured.rtt.ping(secrets.randbits(48), monotonic())))
 
     async def slot(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One slot connection, from handshake to end."""

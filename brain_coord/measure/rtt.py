@@ -16,21 +16,19 @@ MAX_OUTSTANDING: Final = 8
 class RttEstimator:
     """Median of recent round trips of one link.
 
-    A pong answers one ping once: an unknown or repeated number is ignored, so a node gains nothing by answering before
-    it was asked, or twice.
+    A pong answers one ping once: an unknown or repeated number is ignored. The numbers must not be foreseeable, or a node
+    could send its pong ahead of the ping and seem to sit next door.
     """
 
     _sent: dict[int, float] = field(default_factory=dict)
     _samples_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    _next: int = 0
 
-    def ping(self, now: float) -> int:
-        """The number to send; `now` in seconds of the monotonic clock."""
-        self._next += 1
-        self._sent[self._next] = now
+    def ping(self, n: int, now: float) -> int:
+        """Ping `n`, a number nobody could guess, leaves now; returns it. `now` in seconds of the monotonic clock."""
+        self._sent[n] = now
         if len(self._sent) > MAX_OUTSTANDING:
-            del self._sent[min(self._sent)]
-        return self._next
+            del self._sent[next(iter(self._sent))]
+        return n
 
     def pong(self, n: int, now: float, *, stalled: bool = False) -> float | None:
         """The round trip in ms, or `None` if it teaches nothing (unknown number, or our own loop was stalled)."""

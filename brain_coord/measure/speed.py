@@ -1,22 +1,20 @@
-"""Decode speed and first-output time of one stream, and robust medians over many.
+"""Decode speed and first-output time of one stream, from events that the coordinator itself timed.
 
-The rules: first output is dispatch to first output event; decode speed is (tokens - tokens of the first event) over the
-time from the first to the last output event; tokens come from the final usage, clipped to what the text we saw can
-hold; one event gives no speed; a stream that did not complete teaches nothing.
+First output is dispatch to first output event. Decode speed as a receipt shows it is (tokens - tokens of the first event)
+over the time from the first to the last output event; tokens come from the final usage, clipped to what the text that we
+saw can hold; one event gives no speed.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 from typing import Final, Literal
-
-SAMPLES: Final = 50
-"""How many recent streams of one node and model count."""
 
 MIN_SPAN_S: Final = 0.05
 """A decode span shorter than this is dominated by scheduling noise and gives no speed."""
 
-TokenBasis = Literal["usage", "clipped", "estimated"]
+SILENT_TOKENS: Final = 8
+"""Tokens that show no text: the end of a turn, marks around tool calls and reasoning. Allowed beyond one a byte."""
+
+TokenBasis = Literal["usage", "clipped", "estimated", "tokenizer"]
 
 
 @dataclass(slots=True)
@@ -53,15 +51,38 @@ class TokenCount:
     basis: TokenBasis
 
 
-def count_tokens(reported: int | None, clock: StreamClock) -> TokenCount:
+@dataclass(frozen=True, slots=True)
+class StreamSample:
+    """One whole answer as its target may learn from it."""
+
+    clock: StreamClock
+    count: TokenCount
+
+    @property
+    def empty(self) -> bool:
+        """Whether it carried no output at all."""
+        return self.clock.text_bytes == 0 and self.clock.output_events <= 1
+
+
+def count_tokens(reported: int | None, clock: StreamClock, counted: int | None = None) -> TokenCount:
     """The tokens of an answer.
 
-    A token is at least one byte of text or one event, so an engine that reports more than the larger of both is
-    clipped. Without a report the count is estimated from events and from four bytes a token, whichever is larger.
+    A token is at least one byte of text, but for a few that show nothing; an engine that reports more is clipped. How many
+    events the text came in says nothing: a node chooses where it cuts. Without a report the count is estimated from four
+    bytes a token.
+
+    Args:
+        reported: the engine's own count.
+        clock: what we saw.
+        counted: by the model's own tokenizer over the same text, where the operator has it. The engine's count is taken
+            while it fits: it knows of tokens that show no text, and of unusual ways to spell one.
     """
-    bound = max(clock.text_bytes, clock.output_events)
+    if counted is not None:
+        fits = reported is not None and reported <= counted + SILENT_TOKENS + counted // 50
+        return TokenCount(reported if fits and reported is not None else counted, "tokenizer")
+    bound = clock.text_bytes + SILENT_TOKENS if clock.output_events else 0
     if reported is None:
-        return TokenCount(max(clock.output_events, clock.text_bytes // 4), "estimated")
+        return TokenCount(max(-(-clock.text_bytes // 4), min(1, clock.output_events)), "estimated")
     return TokenCount(reported, "usage") if reported <= bound else TokenCount(bound, "clipped")
 
 
@@ -75,24 +96,3 @@ def decode_tok_s(count: TokenCount, clock: StreamClock) -> float | None:
     first_tokens = count.tokens * clock.first_text_bytes / clock.text_bytes if clock.text_bytes else 1.0
     rest = count.tokens - max(1.0, first_tokens)
     return round(rest / span_s, 3) if rest > 0 else None
-
-
-@dataclass(slots=True)
-class MedianWindow:
-    """Median over the last samples of one quantity."""
-
-    _values: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-
-    def add(self, value: float) -> None:
-        """Add one sample."""
-        self._values.append(value)
-
-    @property
-    def value(self) -> float | None:
-        """The median, `None` before the first sample."""
-        return median(self._values) if self._values else None
-
-    @property
-    def samples(self) -> int:
-        """How many samples the median stands on."""
-        return len(self._values)

@@ -1,0 +1,140 @@
+"""Keeps every node's score: outcomes as they come, uptime as it passes, both written down and read back at a start."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import structlog
+
+from brain_coord.fleet.health import Health
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.reliability import WINDOW_S
+from brain_coord.fleet.standing import DAY_S, RECALLED, Standing
+from brain_coord.fleet.uptime import PERIOD_S, UptimeMeter
+from brain_coord.store.errors import StoreUnavailable
+from brain_coord.store.records import Outcome, Uptime
+
+log = structlog.get_logger("brain.fleet")
+
+FLUSH_S: Final = 300.0
+"""How often uptime is written down; what a crash loses counts neither as connected nor as observed."""
+
+SLICE: Final = 200
+"""Scores worked out in one go, so that a large fleet never holds up the loop."""
+
+
+class Archive(Protocol):
+    """Where outcomes and uptime outlive the process."""
+
+    async def load_outcomes(self, node_id: str, since_s: float, limit: int = 200) -> list[Outcome]:
+        """The latest outcomes since a time, oldest first."""
+
+    async def load_uptime(self, since_day: int, node_id: str | None = None) -> list[Uptime]:
+        """Connection time by day since a day."""
+
+    def add_outcome(self, outcome: Outcome) -> Awaitable[None]:
+        """Write an outcome down; need not be awaited."""
+
+    async def add_uptime(self, days: list[Uptime]) -> None:
+        """Add seconds to days of nodes."""
+
+    async def touch_nodes(self, last_seen_s: dict[str, float]) -> None:
+        """When nodes were last seen."""
+
+
+@dataclass(slots=True)
+class ScoreKeeper:
+    """Standings of all nodes. `node.reliability` always is the latest score."""
+
+    archive: Archive
+    registry: Registry
+    standings: dict[str, Standing] = field(default_factory=dict)
+    _meter: UptimeMeter = field(default_factory=UptimeMeter)
+    _flushed_at: float = field(default_factory=monotonic)
+
+    async def recall(self, node: Node) -> None:
+        """What is remembered of a node: its score, and whether it was fit for work."""
+        if node.node_id in self.standings:
+            return
+        wall_s, now = time.time(), monotonic()
+        outcomes = await self.archive.load_outcomes(node.node_id, wall_s - WINDOW_S, RECALLED)
+        days = await self.archive.load_uptime(int((wall_s - WINDOW_S) // DAY_S), node.node_id)
+        standing = self.standings[node.node_id] = Standing.of(outcomes, days)
+        node.health = Health.recalled((now - (wall_s - each.at_s), each.kind, each.result) for each in outcomes)
+        self._score(node, standing, wall_s)
+
+    def event(self, event: NodeEvent) -> None:
+        """Something counts for or against a node; the score follows at once, the archive a moment later."""
+        node = event.node
+        outcome = Outcome(node.node_id, event.kind, event.result, time.time(), event.model, event.detail)
+        standing = self.standings.get(node.node_id)
+        if standing is not None:
+            standing.add(outcome)
+            self._score(node, standing, outcome.at_s)
+        self.archive.add_outcome(outcome)
+
+    @staticmethod
+    def _score(node: Node, standing: Standing, wall_s: float) -> None:
+        node.reliability = standing.score(wall_s)
+        node.done = len(standing.done)
+
+    async def run(self) -> None:
+        """Count uptime and let scores age; runs for ever."""
+        while True:
+            await self._tick()
+            await asyncio.sleep(PERIOD_S)
+
+    async def _tick(self) -> None:
+        wall_s, now = time.time(), monotonic()
+        nodes = list(self.registry.nodes.values())
+        for passed in self._meter.tick(((node.node_id, node.connected) for node in nodes), now, wall_s):
+            if (standing := self.standings.get(passed.node_id)) is not None:
+                standing.observed(passed.day, passed.connected_s, passed.observed_s)
+        for start in range(0, len(nodes), SLICE):
+            for node in nodes[start : start + SLICE]:
+                if (standing := self.standings.get(node.node_id)) is not None:
+                    self._score(node, standing, wall_s)
+                self.registry.expire(node, now)
+            await asyncio.sleep(0)
+        if now - self._flushed_at >= FLUSH_S:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write down the uptime since the last time. Without a store it is lost, which changes no share by itself."""
+        self._flushed_at = monotonic()
+        seen = {node.node_id: time.time() for node in self.registry.nodes.values() if node.connected}
+        try:
+            await self.archive.add_uptime(self._meter.flush())
+            await self.archive.touch_nodes(seen)
+        except StoreUnavailable as error:
+            log.warning("uptime not written down", cause=str(error))
+
+    def explanation(self, node: Node) -> dict[str, Any] | None:
+        """The score of a node term by term, with every event it stands on; `None` for a node that has no standing."""
+        standing = self.standings.get(node.node_id)
+        return None if standing is None else explained(standing, time.time())
+
+
+def explained(standing: Standing, wall_s: float) -> dict[str, Any]:
+    """A score with its terms and its events, newest first."""
+    explanation = standing.explain(wall_s)
+    events = sorted((*standing.done, *standing.compared), key=lambda each: each.at_s, reverse=True)
+    return {
+        **explanation.to_dict(),
+        "sentence": explanation.sentence(),
+        "uptime_fraction": round(standing.uptime_fraction(wall_s), 6),
+        "events": [
+            {
+                "at_s": round(each.at_s, 3),
+                "kind": each.kind,
+                "result": each.result,
+                "model": each.model,
+                "detail": each.detail,
+            }
+            for each in events
+        ],
+    }
