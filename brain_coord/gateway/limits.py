@@ -1,0 +1,168 @@
+"""What one API key may do: requests a minute and requests at a time, by its plan. Pure but for the counting.
+
+A key's requests refill steadily, so `x-ratelimit-reset-requests` is when all of them are back, as OpenAI means it.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from brain_coord.gateway.auth import Caller
+from brain_coord.gateway.errors import fault
+from brain_coord.gateway.http import Event, Headers, Send
+from brain_coord.routing.vocabulary import Plan
+
+KEYS_KEPT: Final = 10_000
+"""Above this many keys, those that are idle and have all their requests back are forgotten."""
+
+PRUNED_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """What each key of a plan may do.
+
+    Attributes:
+        requests_per_min: steady rate, and the most that may come at once.
+        concurrent: requests at a time, streams and waiting ones included.
+        queue_share: the part of the queue that one key may fill, above 0 up to 1.
+    """
+
+    requests_per_min: int
+    concurrent: int
+    queue_share: float
+
+    def places(self, queue_limit: int) -> int:
+        """Requests of one key that may wait at a time; at least one."""
+        return max(1, int(queue_limit * self.queue_share))
+
+
+DEFAULT_PLANS: Final[Mapping[Plan, PlanLimits]] = MappingProxyType(
+    {
+        Plan.FREE: PlanLimits(requests_per_min=120_000, concurrent=2048, queue_share=0.5),
+        Plan.PAID: PlanLimits(requests_per_min=600_000, concurrent=8192, queue_share=1.0),
+    }
+)
+"""Wide: they stop a runaway loop, not a greedy user. A coordinator for strangers sets its own."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """One key's requests. `left` refills with time; times in seconds of the monotonic clock."""
+
+    left: float
+    at: float
+    running: int = 0
+
+    def refill(self, limits: PlanLimits, now: float) -> None:
+        """Give back what came back since the last look."""
+        self.left = min(limits.requests_per_min, self.left + (now - self.at) * limits.requests_per_min / 60)
+        self.at = now
+
+    def headers(self, limits: PlanLimits) -> Headers:
+        """As OpenAI sends them."""
+        missing = limits.requests_per_min - self.left
+        return [
+            (b"x-ratelimit-limit-requests", str(limits.requests_per_min).encode()),
+            (b"x-ratelimit-remaining-requests", str(max(0, math.floor(self.left))).encode()),
+            (b"x-ratelimit-reset-requests", duration(missing * 60 / limits.requests_per_min).encode()),
+        ]
+
+
+def duration(seconds: float) -> str:
+    """`120ms`, `1.5s`, `6m0s`."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{math.ceil(seconds * 10) / 10:g}s"
+    whole = math.ceil(seconds)
+    return f"{whole // 60}m{whole % 60}s"
+
+
+@dataclass(slots=True)
+class KeyMeters:
+    """The meters of the keys that were used lately."""
+
+    plans: Mapping[Plan, PlanLimits] = field(default_factory=lambda: DEFAULT_PLANS)
+    _meters: OrderedDict[str, Meter] = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    @property
+    def running(self) -> int:
+        """Requests that were admitted and are not over."""
+        return sum(meter.running for meter in self._meters.values())
+
+    def admit(self, caller: Caller, now: float) -> "Permit":
+        """Count one request. Whoever is admitted must release.
+
+        Raises:
+            ApiError: 429 with the rate-limit headers; a refused request counts for nothing.
+        """
+        limits, key = self.plans[caller.plan], caller.key_id or ""
+        meter = self._meters.get(key)
+        if meter is None:
+            self._prune(now)
+            meter = self._meters[key] = Meter(float(limits.requests_per_min), now)
+        self._meters.move_to_end(key)
+        meter.refill(limits, now)
+        if meter.left < 1:
+            wait_s = math.ceil((1 - meter.left) * 60 / limits.requests_per_min)
+            what = f"{limits.requests_per_min} requests a minute are used up"
+        elif meter.running >= limits.concurrent:
+            wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
+        else:
+            meter.left -= 1
+            meter.running += 1
+            return Permit(meter, meter.headers(limits))
+        raise fault(
+            "rate_limited",
+            f"this key's {what}; try again in {wait_s} s",
+            retry_after_s=max(1, wait_s),
+            headers=meter.headers(limits),
+        )
+
+    def _prune(self, now: float) -> None:
+        """Bounded work for each new key: look at the few that were used longest ago."""
+        if len(self._meters) < KEYS_KEPT:
+            return
+        most = max(limits.requests_per_min for limits in self.plans.values())
+        for key in list(self._meters)[:PRUNED_AT_ONCE]:
+            meter = self._meters[key]
+            if not meter.running and (now - meter.at >= 60 or meter.left >= most):
+                del self._meters[key]
+
+
+@dataclass(slots=True)
+class Permit:
+    """One admitted request."""
+
+    meter: Meter
+    headers: Headers
+    _held: bool = True
+
+    def release(self) -> None:
+        """The request is over, however it ended."""
+        if self._held:
+            self._held = False
+            self.meter.running -= 1
+
+
+class TaggedSend:
+    """An ASGI `send` that adds headers to the head of the answer, whoever sends it."""
+
+    __slots__ = ("_send", "headers")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.headers: Headers = []
+
+    def __call__(self, event: Event) -> Awaitable[None]:
+        """Send an event; only a head is touched, so a stream pays one comparison for each of its events."""
+        if event["type"] == "http.response.start" and self.headers:
+            event = {**event, "headers": [*event.get("headers", ()), *self.headers]}
+        return self._send(event)
