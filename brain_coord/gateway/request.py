@@ -1,8 +1,8 @@
 """A client's request: parsed, checked, and turned into the bytes that an engine gets.
 
-The engine gets the body as it came except for the documented changes: our own fields are taken out, and a streamed
-request asks for usage. The common case (no field of ours, no `stream_options`) changes no byte of what the client
-wrote; it only appends one member, so numbers, key order and unknown fields stay exactly as they were.
+The engine gets the body as it came except for the documented changes: our own fields are taken out, a streamed request
+asks for usage, and `model` names what the target calls it. Members go and come as whole pieces of bytes; whatever else
+the client wrote (numbers, escapes, fields that only the engine knows) is never written anew.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import orjson
 
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.json_members import append, rewrite
 from brain_coord.routing.vocabulary import Mode, Privacy
 
 OWN_FIELDS: Final = (
@@ -29,7 +30,8 @@ OWN_FIELDS: Final = (
 )
 """Request members that are ours; each also as a header `x-brain-…` with dashes. The body has precedence."""
 
-_USAGE: Final = b'"stream_options":{"include_usage":true}}'
+MODEL_CHARS: Final = 256
+"""Longest model name that is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class ApiRequest:
     max_output_tokens: int | None = None
     client_retry: bool = False
 
+    def body_for(self, model: str) -> bytes:
+        """What goes to a target that knows the model by this name."""
+        if model == self.model:
+            return self.body
+        return rewrite(self.body, without=("model",), add=(b'"model":' + orjson.dumps(model),))
+
 
 def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str]) -> ApiRequest:
     """The request in a body.
@@ -89,23 +97,25 @@ def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mappin
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise fault("missing_field", "`model` is missing; GET /v1/models lists the names", param="model")
-    if complaint := dialect.check(body):
-        raise fault("missing_field", complaint[1], param=complaint[0])
+    if len(model) > MODEL_CHARS:
+        raise fault("invalid_field", f"`model` is longer than {MODEL_CHARS} characters", param="model")
+    dialect.check(body)
     stream = body.get("stream", False)
     if not isinstance(stream, bool | None):
         raise fault("invalid_field", "`stream` must be true or false", param="stream")
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise fault("invalid_field", "`stream_options` must be an object", param="stream_options")
+    streamed = bool(stream) and dialect.streams
     client_usage = bool(options and options.get("include_usage"))
     return ApiRequest(
         request_id=request_id,
         dialect=dialect,
         model=model,
-        stream=bool(stream),
-        client_usage=client_usage,
+        stream=streamed,
+        client_usage=client_usage or not dialect.asks_usage,
         wishes=_wishes(body, headers),
-        body=_engine_body(raw, body, add_usage=bool(stream) and not client_usage),
+        body=_engine_body(raw, body, add_usage=streamed and dialect.asks_usage and not client_usage),
         sha256=hashlib.sha256(raw).hexdigest(),
         max_output_tokens=_output_limit(body),
         client_retry=headers.get("x-stainless-retry-count", "0") != "0",
@@ -115,13 +125,6 @@ def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mappin
 def _output_limit(body: Mapping[str, Any]) -> int | None:
     limits = (body.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
     return next((value for value in limits if type(value) is int and value >= 0), None)
-
-
-def with_model(body: bytes, model: str) -> bytes:
-    """An engine body with another model name; for targets that know the model under a name of their own."""
-    data = orjson.loads(body)
-    data["model"] = model
-    return orjson.dumps(data)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
@@ -135,15 +138,16 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
-    ours = [name for name in OWN_FIELDS if name in body]
-    if not ours and not add_usage:
-        return raw
-    if not ours and "stream_options" not in body:
-        return raw.rstrip()[:-1] + b"," + _USAGE
-    changed = {name: value for name, value in body.items() if name not in OWN_FIELDS}
-    if add_usage:
-        changed["stream_options"] = {**(changed.get("stream_options") or {}), "include_usage": True}
-    return orjson.dumps(changed)
+    out: set[str] = {name for name in OWN_FIELDS if name in body}
+    if not add_usage:
+        return rewrite(raw, without=out) if out else raw
+    if "stream_options" in body:
+        options = {**(body["stream_options"] or {}), "include_usage": True}
+        out.add("stream_options")
+    else:
+        options = {"include_usage": True}
+    member = b'"stream_options":' + orjson.dumps(options)
+    return rewrite(raw, without=out, add=(member,)) if out else append(raw, member)
 
 
 def _wishes(body: dict[str, Any], headers: Mapping[str, str]) -> RoutingWishes:

@@ -1,0 +1,66 @@
+"""Members of a JSON object go and come as bytes; all others stay what they were."""
+
+import json
+import math
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brain_coord.gateway.json_members import append, members, rewrite
+
+NAMES = st.sampled_from(["mode", "model", "a", "\\", '"', "x,y", "{", "é", "😀"]) | st.text(max_size=3)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
+
+
+def text_of(value: object, indent: int | None, *, ascii_only: bool) -> bytes:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    return text.encode("utf-8", "surrogatepass")
+
+
+@given(OBJECTS, st.sets(NAMES), st.sampled_from([None, 0, 2]), st.booleans())
+def test_what_is_left_parses_to_what_was_left(value, without, indent, ascii_only):
+    body = b" \n" + text_of(value, indent, ascii_only=ascii_only) + b"\t"
+    left = json.loads(rewrite(body, without=without, add=(b'"added":[1]',)))
+    assert left == {**{name: member for name, member in value.items() if name not in without}, "added": [1]}
+
+
+@given(OBJECTS, st.sampled_from([None, 0, 2]))
+def test_every_member_is_found_in_order(value, indent):
+    found = members(text_of(value, indent, ascii_only=True))
+    assert [name for name, _ in found] == list(value)
+    assert [json.loads(b"{" + text + b"}") for _, text in found] == [{name: value[name]} for name in value]
+
+
+@given(OBJECTS)
+def test_appending_keeps_the_rest_byte_for_byte(value):
+    body = text_of(value, None, ascii_only=False)
+    longer = append(body, b'"z-":1')
+    assert longer.startswith(body[:-1])
+    assert json.loads(longer) == {**value, "z-": 1}
+
+
+def test_numbers_and_escapes_survive_as_they_were_written():
+    body = b'{"mode":"CHEAP","temperature": 1e-7,"seed":1180591620717411303424,"x":1.0,"s":"\\u00e9\\/","mode":1}'
+    assert rewrite(body, without={"mode"}) == (
+        b'{"temperature": 1e-7,"seed":1180591620717411303424,"x":1.0,"s":"\\u00e9\\/"}'
+    )
+
+
+def test_a_name_is_recognised_however_it_is_escaped():
+    assert rewrite(b'{"\\u006dode":"CHEAP","a":1}', without={"mode"}) == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "text", [b'"' + b"\\n" * 200_000 + b'"', b'"' + b'\\"' * 50_000 + b'"', b"[" + b"1," * 200_000 + b"1]"]
+)
+def test_large_values_are_skipped_whole(text):
+    body = b'{"a":' + text + b',"mode":1}'
+    assert rewrite(body, without={"mode"}) == b'{"a":' + text + b"}"
+    assert math.isclose(len(orjson.loads(body)), 2)
