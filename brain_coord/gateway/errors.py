@@ -8,7 +8,7 @@ import orjson
 
 @dataclass(slots=True)
 class ApiError(Exception):
-    """An error for the client, in OpenAI's shape."""
+    """An error for the client, in OpenAI's shape; other API forms wrap it in `gateway.dialects`."""
 
     status: int
     code: str
@@ -28,19 +28,31 @@ class ApiError(Exception):
         """The body as bytes."""
         return orjson.dumps(self.body())
 
+    def extra_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that go with it."""
+        extra = list(self.headers)
+        if self.retry_after_s is not None:
+            extra.append((b"retry-after", str(self.retry_after_s).encode()))
+        if self.status == 401:
+            extra.append((b"www-authenticate", b"Bearer"))
+        return extra
+
 
 CODES: dict[str, tuple[int, str]] = {
     "invalid_json": (400, "The body is not a JSON object."),
     "missing_field": (400, "A field without which no engine could answer is missing."),
     "invalid_field": (400, "A field has a value that is not allowed."),
+    "invalid_request": (400, "The request is not HTTP, or a route cannot take it as it is."),
     "privacy_conflict": (400, "The privacy level and the model contradict each other; see ROUTING.md."),
     "unsupported_state": (400, "Stored responses need state on one engine, which this API does not keep."),
+    "engine_refused": (400, "The engine refused the request; status and message are its own."),
     "invalid_api_key": (401, "No key, or not one of this coordinator's. Create one with `brain-coord key create`."),
     "model_not_found": (404, "No class offers this model; the nearest names are in the message."),
-    "not_found": (404, "No such route or object."),
+    "not_found": (404, "No such route or object, or nothing that serves the model offers this route."),
     "method_not_allowed": (405, "The route exists, with another method."),
     "request_timeout": (408, "The request's body stopped coming."),
     "body_too_large": (413, "The body is larger than the limit that the message names."),
+    "unsupported_encoding": (415, "The body is compressed; send it as it is."),
     "rate_limited": (429, "The key's requests per minute or concurrent streams are used up; see Retry-After."),
     "queue_full": (429, "Too many requests wait for a free slot; see Retry-After."),
     "engine_error": (502, "The target failed with an error of its own."),

@@ -1,9 +1,24 @@
-"""One small table per API form: where the model stands, which events are real output, how the end and an error look."""
+"""One small table per API form: which events are real output, where the usage stands, how the end and an error look."""
 
-from brain_coord.gateway.dialects.base import Dialect, EventKind, Seen
+from brain_coord.gateway.dialects.base import Dialect, EventKind, Seen, Usage
+from brain_coord.gateway.dialects.messages import MESSAGES
 from brain_coord.gateway.dialects.openai import CHAT, COMPLETIONS, EMBEDDINGS
+from brain_coord.gateway.dialects.responses import RESPONSES
 
-DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (CHAT, COMPLETIONS, EMBEDDINGS)}
+DIALECTS: dict[str, Dialect] = {
+    dialect.path: dialect for dialect in (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES)
+}
 """By route."""
 
-__all__ = ["CHAT", "COMPLETIONS", "DIALECTS", "EMBEDDINGS", "Dialect", "EventKind", "Seen"]
+__all__ = [
+    "CHAT",
+    "COMPLETIONS",
+    "DIALECTS",
+    "EMBEDDINGS",
+    "MESSAGES",
+    "RESPONSES",
+    "Dialect",
+    "EventKind",
+    "Seen",
+    "Usage",
+]

@@ -2,18 +2,38 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from brain_coord.gateway.errors import ApiError
 
 
 class EventKind(Enum):
     """What one event of a streamed answer means to the gateway."""
 
-    PREFACE = auto()  # role only, empty text, a comment: held until real output comes
+    QUIET = auto()  # role only, empty text, a frame around output: held until real output comes
     OUTPUT = auto()  # text, reasoning, a tool call: commits the answer
-    FINISH = auto()  # a choice ended; commits too, and is held until it is known whether more follows
-    USAGE = auto()  # token counts alone
+    FINISH = auto()  # the answer, or one of its choices, ended; commits too, and is held back with all that follows
+    USAGE = auto()  # token counts alone, as asked for by `stream_options`
     DONE = auto()  # the end marker
     ERROR = auto()  # the engine reports a failure
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as an engine reports them; `None` where it does not say."""
+
+    prompt: int | None = None
+    completion: int | None = None
+
+    def then(self, later: "Usage") -> "Usage":
+        """Counts are cumulative: the last one wins and nothing is ever summed."""
+        return Usage(
+            self.prompt if later.prompt is None else later.prompt,
+            self.completion if later.completion is None else later.completion,
+        )
+
+
+NO_USAGE: Final = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +42,12 @@ class Seen:
 
     kind: EventKind
     text_bytes: int = 0
-    usage: dict[str, Any] | None = None
+    usage: Usage | None = None
     error: Any = None
+
+
+QUIET: Final = Seen(EventKind.QUIET)
+NOT_JSON: Final = Seen(EventKind.ERROR, error="the engine sent an event that is not a JSON object")
 
 
 class Dialect(Protocol):
@@ -34,17 +58,47 @@ class Dialect(Protocol):
         """The route, the same at the engine."""
 
     @property
-    def capability(self) -> str:
-        """What a target must be able to do, for `brain/auto`."""
+    def streams(self) -> bool:
+        """Whether the form has streamed answers, which are generated text and have a speed."""
 
-    def check(self, body: dict[str, Any]) -> tuple[str, str] | None:
-        """`(parameter, sentence)` of the first fault that the gateway itself must name, else `None`."""
+    @property
+    def asks_usage(self) -> bool:
+        """Whether a stream tells its usage only when `stream_options.include_usage` asks for it."""
+
+    @property
+    def id_headers(self) -> tuple[bytes, ...]:
+        """Headers in which the form's clients look for the request's id."""
+
+    def check(self, body: dict[str, Any]) -> None:
+        """Raise `ApiError` for what no engine could answer, or what this API does not do."""
 
     def read(self, data: bytes, *, committed: bool) -> Seen:
         """Read the data of one event; after the commit as little of it as possible."""
 
-    def usage_of(self, body: dict[str, Any]) -> dict[str, Any] | None:
+    def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """The token counts in a whole answer."""
 
     def text_bytes_of(self, body: dict[str, Any]) -> int:
         """Bytes of UTF-8 text in a whole answer."""
+
+    def tail(self, events: list[bytes], *, done: bool) -> bytes:
+        """The held-back end of a stream as it is sent; adds the end marker of the form if the engine forgot it."""
+
+    def error_body(self, error: ApiError, request_id: str) -> bytes:
+        """The JSON body of an error."""
+
+    def error_event(self, error: ApiError, request_id: str) -> bytes:
+        """The one event that ends a stream which failed; no end marker follows it, so it never looks complete."""
+
+    def is_error(self, body: dict[str, Any]) -> bool:
+        """Whether an engine's error body has this form's shape, and can be passed on as it is."""
+
+
+def count(value: Any) -> int | None:
+    """A token count, `None` if it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def text_length(value: Any) -> int:
+    """Bytes of UTF-8 in a text, 0 for anything else."""
+    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0

@@ -1,121 +1,166 @@
-"""OpenAI's chat completions, legacy completions and embeddings."""
+"""OpenAI's forms with `choices`, chat and legacy completions; and embeddings, which share their errors."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from brain_coord.gateway.dialects.base import EventKind, Seen
+from brain_coord.gateway import sse
+from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Seen, Usage, count, text_length
+from brain_coord.gateway.errors import ApiError, fault
 
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
-_PREFACE: Final = Seen(EventKind.PREFACE)
 _DONE: Final = Seen(EventKind.DONE)
-
-
-def _text_length(value: Any) -> int:
-    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
+_QUOTE: Final = b'"'
 
 
 def _delta_length(delta: dict[str, Any]) -> int:
     """Bytes of output in one chat delta; tool calls count by their names and arguments."""
-    length = sum(_text_length(delta.get(name)) for name in _OUTPUT_FIELDS)
-    for call in delta.get("tool_calls") or ():
+    length = sum(text_length(delta.get(name)) for name in _OUTPUT_FIELDS)
+    for call in _calls(delta):
         if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-            length += _text_length(function.get("name")) + _text_length(function.get("arguments"))
+            length += text_length(function.get("name")) + text_length(function.get("arguments"))
     if isinstance(audio := delta.get("audio"), dict):
-        length += _text_length(audio.get("data")) + _text_length(audio.get("transcript"))
+        length += text_length(audio.get("data")) + text_length(audio.get("transcript"))
     return length
+
+
+def _calls(delta: dict[str, Any]) -> list[Any]:
+    calls = delta.get("tool_calls")
+    old = delta.get("function_call")
+    return [*(calls if isinstance(calls, list) else ()), *([{"function": old}] if old else ())]
 
 
 def _choice_length(choice: dict[str, Any]) -> int:
     body = choice.get("delta") or choice.get("message")
-    return _delta_length(body) if isinstance(body, dict) else _text_length(choice.get("text"))
+    return _delta_length(body) if isinstance(body, dict) else text_length(choice.get("text"))
 
 
-def _quick_text_length(data: bytes, marker: bytes) -> int | None:
-    """Bytes of the one text field of a plain event without parsing it, `None` where it is not plain.
+def _choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = body.get("choices")
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
 
-    Counts escapes as they stand, so it can only overestimate, and only by what escaping adds.
-    """
-    start = data.find(marker)
-    if start < 0:
+
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, dict):
         return None
-    start += len(marker)
-    end = data.find(b'"', start)
-    while end > 0 and data[end - 1] == 0x5C:  # an escaped quote; rare, so the exact scan is left to the parser
-        return None
-    return end - start
+    return Usage(count(value.get("prompt_tokens")), count(value.get("completion_tokens")))
+
+
+def check_messages(body: dict[str, Any]) -> None:
+    """Chats need at least one message."""
+    if "messages" not in body:
+        raise fault("missing_field", "`messages` is missing", param="messages")
+    if not isinstance(body["messages"], list) or not body["messages"]:
+        raise fault("missing_field", "`messages` must be a list with at least one message", param="messages")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """A form whose streams are chunks with `choices`."""
+    """A form with OpenAI's errors.
+
+    Attributes:
+        required: the member without which no engine could answer.
+        marker: what stands before the text of a plain event, as vLLM writes it.
+        after: what follows that text.
+    """
 
     path: str
-    capability: str
     required: str
-    marker: bytes
+    marker: bytes = b""
+    after: bytes = b""
+    streams: bool = True
+    id_headers: tuple[bytes, ...] = (b"x-request-id",)
 
-    def check(self, body: dict[str, Any]) -> tuple[str, str] | None:
-        """The fields without which no engine could answer."""
-        if self.required not in body:
-            return self.required, f"`{self.required}` is missing"
+    @property
+    def asks_usage(self) -> bool:
+        """Streams tell it only when asked."""
+        return self.streams
+
+    def check(self, body: dict[str, Any]) -> None:
+        """The member without which no engine could answer."""
         if self.required == "messages":
-            messages = body["messages"]
-            if not isinstance(messages, list) or not messages:
-                return "messages", "`messages` must be a list with at least one message"
-        return None
+            check_messages(body)
+        elif self.required not in body:
+            raise fault("missing_field", f"`{self.required}` is missing", param=self.required)
 
     def read(self, data: bytes, *, committed: bool) -> Seen:
         """Plain text events after the commit are not parsed; usage, finish, errors and everything unusual are."""
         if data == b"[DONE]":
             return _DONE
-        if (
-            committed
-            and b'"finish_reason":"' not in data
-            and b'"usage":{' not in data
-            and b'"error"' not in data
-            and b": " not in data[:12]
-            and (length := _quick_text_length(data, self.marker)) is not None
-        ):
+        if committed and (length := self._plain_text_length(data)):
             return Seen(EventKind.OUTPUT, length)
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:
-            return Seen(EventKind.ERROR, error="the engine sent an event that is not JSON")
-        return self._read_object(event)
+            return NOT_JSON
+        return _read_event(event) if isinstance(event, dict) else NOT_JSON
 
-    def _read_object(self, event: Any) -> Seen:
-        if not isinstance(event, dict):
-            return Seen(EventKind.ERROR, error="the engine sent an event that is not an object")
-        if event.get("error") is not None:
-            return Seen(EventKind.ERROR, error=event["error"])
-        usage = event.get("usage") if isinstance(event.get("usage"), dict) else None
-        choices = [choice for choice in event.get("choices") or () if isinstance(choice, dict)]
-        if not choices:
-            return Seen(EventKind.USAGE, usage=usage) if usage is not None else _PREFACE
-        length = sum(_choice_length(choice) for choice in choices)
-        if any(choice.get("finish_reason") is not None for choice in choices):
-            return Seen(EventKind.FINISH, length, usage)
-        if length == 0 and not any(_has_tool_call(choice) for choice in choices):
-            return Seen(EventKind.PREFACE, usage=usage)
-        return Seen(EventKind.OUTPUT, length, usage)
+    def _plain_text_length(self, data: bytes) -> int:
+        """Bytes of text in an event that holds just that, in the compact form that vLLM writes; else 0.
 
-    def usage_of(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        The marker must stand there once and the text be free of escapes, so what is counted is exactly what the client
+        reads: a member with a long text elsewhere in the event cannot pass for output.
+        """
+        before, _, rest = data.partition(self.marker)
+        if not rest or b'"finish_reason":null' not in rest or b'"usage":{' in data or b'"error"' in data:
+            return 0
+        end = rest.find(_QUOTE)
+        escaped = rest.find(b"\\", 0, end) >= 0
+        if escaped or not rest.startswith(self.after, end) or self.marker in rest or b'"choices"' in before:
+            return 0
+        return end
+
+    def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """`usage` of a whole answer."""
-        usage = body.get("usage")
-        return usage if isinstance(usage, dict) else None
+        return _usage(body.get("usage"))
 
     def text_bytes_of(self, body: dict[str, Any]) -> int:
         """Text of every choice."""
-        return sum(_choice_length(choice) for choice in body.get("choices") or () if isinstance(choice, dict))
+        return sum(map(_choice_length, _choices(body)))
+
+    def tail(self, events: list[bytes], *, done: bool) -> bytes:
+        """Ends with `[DONE]`."""
+        return b"".join(events) if done else b"".join([*events, sse.event(b"[DONE]")])
+
+    def error_body(self, error: ApiError, request_id: str) -> bytes:
+        """OpenAI's shape."""
+        del request_id
+        return error.encode()
+
+    def error_event(self, error: ApiError, request_id: str) -> bytes:
+        """A data event with `error`, as OpenAI's clients look for it."""
+        return sse.event(self.error_body(error, request_id))
+
+    def is_error(self, body: dict[str, Any]) -> bool:
+        """Whether it is `{"error": {message, type, param, code}}`."""
+        error = body.get("error")
+        return isinstance(error, dict) and isinstance(error.get("message"), str) and error.keys() >= _ERROR_MEMBERS
+
+
+_ERROR_MEMBERS: Final = {"message", "type", "param", "code"}
+
+
+def _read_event(event: dict[str, Any]) -> Seen:
+    if event.get("error") is not None:
+        return Seen(EventKind.ERROR, error=event["error"])
+    usage = _usage(event.get("usage"))
+    choices = _choices(event)
+    if not choices:
+        return QUIET if usage is None else Seen(EventKind.USAGE, usage=usage)
+    length = sum(map(_choice_length, choices))
+    if any(choice.get("finish_reason") is not None for choice in choices):
+        return Seen(EventKind.FINISH, length, usage)
+    if length == 0 and not any(_has_tool_call(choice) for choice in choices):
+        return Seen(EventKind.QUIET, usage=usage)
+    return Seen(EventKind.OUTPUT, length, usage)
 
 
 def _has_tool_call(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta")
-    return isinstance(delta, dict) and bool(delta.get("tool_calls") or delta.get("function_call"))
+    return isinstance(delta, dict) and bool(_calls(delta))
 
 
-CHAT: Final = OpenAI("/v1/chat/completions", "chat", "messages", b'"content":"')
-COMPLETIONS: Final = OpenAI("/v1/completions", "completions", "prompt", b'"text":"')
-EMBEDDINGS: Final = OpenAI("/v1/embeddings", "embeddings", "input", b'"embedding":"')
+CHAT: Final = OpenAI("/v1/chat/completions", "messages", b'"choices":[{"index":0,"delta":{"content":"', b'"},')
+COMPLETIONS: Final = OpenAI("/v1/completions", "prompt", b'"choices":[{"index":0,"text":"', b'",')
+EMBEDDINGS: Final = OpenAI("/v1/embeddings", "input", streams=False)

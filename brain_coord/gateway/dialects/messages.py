@@ -1,0 +1,110 @@
+"""Anthropic's Messages: typed events with a name, errors in a shape of their own."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from brain_coord.gateway import sse
+from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.openai import check_messages
+from brain_coord.gateway.errors import ApiError
+
+_ERROR_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_TEXTS: Final = ("text", "thinking", "partial_json", "name", "data")
+
+
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, dict):
+        return None
+    return Usage(count(value.get("input_tokens")), count(value.get("output_tokens")))
+
+
+def _length(block: Any) -> int:
+    """Bytes of output in a block or a delta."""
+    if not isinstance(block, dict):
+        return 0
+    length = sum(text_length(block.get(name)) for name in _TEXTS)
+    called = block.get("input")
+    return length + len(orjson.dumps(called)) if isinstance(called, dict) and called else length
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """`/v1/messages`."""
+
+    path: str = "/v1/messages"
+    streams: bool = True
+    asks_usage: bool = False
+    id_headers: tuple[bytes, ...] = (b"x-request-id", b"request-id")
+
+    def check(self, body: dict[str, Any]) -> None:
+        """At least one message."""
+        check_messages(body)
+
+    def read(self, data: bytes, *, committed: bool) -> Seen:
+        """Deltas are output, and so is the start of a tool call; the stop reason ends the answer."""
+        del committed
+        try:
+            event = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return NOT_JSON
+        if not isinstance(event, dict):
+            return NOT_JSON
+        kind = event.get("type")
+        if kind == "error" or event.get("error") is not None:
+            return Seen(EventKind.ERROR, error=event.get("error") or event)
+        if kind == "content_block_delta":
+            length = _length(event.get("delta"))
+            return Seen(EventKind.OUTPUT, length) if length else QUIET
+        if kind == "content_block_start":
+            length = _length(event.get("content_block"))
+            return Seen(EventKind.OUTPUT, length) if length else QUIET
+        if kind == "message_start":
+            message = event.get("message")
+            return Seen(EventKind.QUIET, usage=_usage(message.get("usage")) if isinstance(message, dict) else None)
+        if kind == "message_delta":
+            delta = event.get("delta")
+            ended = isinstance(delta, dict) and delta.get("stop_reason") is not None
+            return Seen(EventKind.FINISH if ended else EventKind.QUIET, usage=_usage(event.get("usage")))
+        return Seen(EventKind.DONE) if kind == "message_stop" else QUIET
+
+    def usage_of(self, body: dict[str, Any]) -> Usage | None:
+        """`usage` of a whole answer."""
+        return _usage(body.get("usage"))
+
+    def text_bytes_of(self, body: dict[str, Any]) -> int:
+        """Output of every block."""
+        content = body.get("content")
+        return sum(map(_length, content)) if isinstance(content, list) else 0
+
+    def tail(self, events: list[bytes], *, done: bool) -> bytes:
+        """Ends with `message_stop`."""
+        stop = [] if done else [sse.event(b'{"type":"message_stop"}', "message_stop")]
+        return b"".join([*events, *stop])
+
+    def error_body(self, error: ApiError, request_id: str) -> bytes:
+        """Anthropic's shape, with our code beside its type."""
+        kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+        inner = {"type": kind, "message": error.message, "param": error.param, "code": error.code}
+        return orjson.dumps({"type": "error", **error.body(), "error": inner, "request_id": request_id})
+
+    def error_event(self, error: ApiError, request_id: str) -> bytes:
+        """The form's own `error` event."""
+        return sse.event(self.error_body(error, request_id), "error")
+
+    def is_error(self, body: dict[str, Any]) -> bool:
+        """Whether it is `{"type": "error", "error": {type, message}}`."""
+        error = body.get("error")
+        return body.get("type") == "error" and isinstance(error, dict) and isinstance(error.get("message"), str)
+
+
+MESSAGES: Final = Messages()

@@ -1,0 +1,52 @@
+"""An engine's own error, read out of whatever form it came in."""
+
+from typing import Any
+
+import orjson
+
+
+class EngineFault(Exception):  # noqa: N818
+    """The engine itself reported an error, in its status or in an event of its stream.
+
+    Attributes:
+        status: of its HTTP answer; `None` for an event.
+        body: of its HTTP answer.
+        data: that body as a JSON object, `None` if it is none.
+        error: what it says under `error`, or the object itself.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        body: bytes = b"",
+        data: dict[str, Any] | None = None,
+        error: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.data = data
+        self.error = error
+
+    def told(self, name: str) -> str | None:
+        """A member of the error as text, `None` if it is absent."""
+        value = self.error.get(name) if isinstance(self.error, dict) else None
+        return None if value is None else str(value)
+
+
+def engine_error(status: int, body: bytes) -> EngineFault:
+    """An engine's error answer, with its message when it has one of the usual forms."""
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        data = None
+    if not isinstance(data, dict):
+        return EngineFault(f"the engine refused the request (status {status})", status=status, body=body)
+    error = data.get("error", data)
+    message = error if isinstance(error, str) else error.get("message") if isinstance(error, dict) else None
+    if not isinstance(message, str):
+        told = data.get("message", data.get("detail"))
+        message = told if isinstance(told, str) else f"the engine answered with status {status}"
+    return EngineFault(message, status=status, body=body, data=data, error=error)
