@@ -4,7 +4,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from brain_coord.measure.speed import StreamClock, TokenCount, count_tokens, decode_tok_s
+from brain_coord.gateway.dialects.base import NO_USAGE, Usage
+from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount, count_tokens, decode_tok_s
 
 Outcome = Literal["completed", "failed", "incomplete", "client_cancelled", "slow_client", "deadline", "refused"]
 """How a request ended: `refused` is the engine's own 4xx, `incomplete` broke off after the first output."""
@@ -50,30 +51,36 @@ class Answer:
     """The answer of one attempt, as far as it has come."""
 
     clock: StreamClock
-    usage: dict[str, Any] | None = None
+    usage: Usage = NO_USAGE
     finished: bool = False
     delivered_bytes: int = 0
+    counted: int | None = None
+    """Tokens by the model's own tokenizer, where the operator has it."""
+    kept: bytearray | None = None
+    """The target's bytes, where somebody will look at the text; `None` for all others."""
     digest: Any = field(default_factory=hashlib.sha256)
 
     def passed_on(self, data: bytes) -> None:
         """These bytes of the target were given to the client."""
         self.digest.update(data)
         self.delivered_bytes += len(data)
+        if self.kept is not None:
+            self.kept += data
 
     @property
     def sha256(self) -> str:
         """Over the target's bytes that were passed on, before `brain` was added."""
         return str(self.digest.hexdigest())
 
-    def reported(self, name: str) -> int | None:
-        """A token count from the last usage, `None` if absent or not a count."""
-        value = (self.usage or {}).get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
     @property
     def completion(self) -> TokenCount:
         """Completion tokens, by the rules of `measure.speed`."""
-        return count_tokens(self.reported("completion_tokens"), self.clock)
+        return count_tokens(self.usage.completion, self.clock, self.counted)
+
+    @property
+    def sample(self) -> StreamSample:
+        """What its target may learn from it."""
+        return StreamSample(self.clock, self.completion)
 
     @property
     def tok_s(self) -> float | None:

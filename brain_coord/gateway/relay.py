@@ -5,37 +5,27 @@ returns them, and a client that has seen the end of an answer can rely on its re
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import orjson
 
 from brain_coord.classes.target import Exchange, TargetFault
-from brain_coord.gateway import sse
 from brain_coord.gateway.answer import Answer
-from brain_coord.gateway.dialects import Dialect, EventKind
+from brain_coord.gateway.dialects import Dialect
+from brain_coord.gateway.engine_fault import EngineFault, engine_error
+from brain_coord.gateway.passage import Passage, Tail
 
-EVENT_BYTES: Final = 8 * 1024 * 1024
-"""Largest single event of a stream."""
-
-PREFACE_BYTES: Final = 1024 * 1024
-"""Most that is held before the first output."""
+__all__ = ["EngineFault", "PhaseLimits", "Tail", "engine_error", "read_whole", "relay_stream", "relay_whole"]
 
 REPLY_BYTES: Final = 64 * 1024 * 1024
 """Largest answer that is not streamed."""
 
-RESCHEDULE_S: Final = 0.5
-
-
-class EngineFault(Exception):  # noqa: N818
-    """The engine itself reported an error, in its status or in an event of its stream."""
-
-    def __init__(self, message: str, *, status: int | None = None, body: bytes = b"", error: Any = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = body
-        self.error = error
+UPLOAD_BYTES_PER_S: Final = 256 * 1024
+"""The slowest line to a node on which a body still counts as arriving."""
 
 
 class Writer(Protocol):
@@ -53,13 +43,9 @@ class PhaseLimits:
     first_output_s: float = 120.0
     between_events_s: float = 60.0
 
-
-@dataclass(slots=True)
-class Tail:
-    """The end of a stream, held back: events to send, and whether the end marker came."""
-
-    events: list[bytes] = field(default_factory=list)
-    done: bool = False
+    def accept_within_s(self, body_bytes: int) -> float:
+        """A large body takes its time on a home line, and the node accepts only when it has all of it."""
+        return self.accept_s + body_bytes / UPLOAD_BYTES_PER_S
 
 
 async def relay_stream(
@@ -68,74 +54,92 @@ async def relay_stream(
     """Pass a stream on up to, and without, its end.
 
     Raises:
-        TargetFault: the target broke off, or was silent for too long. `answer.clock.first_output` tells whether
-            anything was committed.
+        TargetFault: the target broke off, or was silent for too long. `answer.delivered_bytes` tells whether anything
+            was committed.
         EngineFault: the engine sent an error event.
     """
-    loop = asyncio.get_running_loop()
-    splitter = sse.EventSplitter(EVENT_BYTES)
-    preface: list[bytes] = []
-    tail = Tail()
-    committed = False
-    clock = answer.clock
+    passage = Passage(dialect, answer, client_usage=client_usage)
     try:
-        async with asyncio.timeout(limits.first_output_s) as timer:
-            armed = monotonic()
-            while (chunk := await exchange.read()) is not None:
-                now = monotonic()
-                ready: list[bytes] = []
-                for event in splitter.feed(chunk):
-                    data = sse.data_of(event)
-                    if data is None:  # comments, ids, retry hints: passed on once something is committed, never tokens
-                        (ready if committed else preface).append(event)
-                        continue
-                    seen = dialect.read(data, committed=committed)
-                    if seen.usage is not None:
-                        answer.usage = seen.usage
-                    kind = seen.kind
-                    if kind is EventKind.OUTPUT:
-                        clock.output(now, seen.text_bytes)
-                        if tail.events:
-                            ready += tail.events
-                            tail.events = []
-                        if not committed:
-                            committed, ready, preface = True, preface + ready, []
-                        ready.append(event)
-                    elif kind is EventKind.FINISH:
-                        if seen.text_bytes or not committed:
-                            clock.output(now, seen.text_bytes)
-                        if not committed:
-                            committed, ready, preface = True, preface + ready, []
-                        answer.finished = True
-                        ready += tail.events
-                        tail.events = [event]
-                    elif kind is EventKind.USAGE:
-                        if client_usage:
-                            tail.events.append(event)
-                    elif kind is EventKind.DONE:
-                        tail.done = True
-                        tail.events.append(event)
-                    elif kind is EventKind.ERROR:
-                        raise EngineFault("the engine reported an error", error=seen.error)
-                    else:
-                        (tail.events or (ready if committed else preface)).append(event)
-                if committed and now - armed > RESCHEDULE_S:
-                    armed = now
-                    timer.reschedule(loop.time() + limits.between_events_s)
-                if ready:
-                    data = ready[0] if len(ready) == 1 else b"".join(ready)
-                    answer.passed_on(data)
-                    await out.write(data)
-                elif not committed and sum(map(len, preface)) > PREFACE_BYTES:
-                    raise TargetFault("protocol", "the engine sends events without output", ran=True)
+        with _patience(passage, answer.clock.dispatched + limits.first_output_s, limits.between_events_s) as engine:
+            async with engine.timer:
+                while (chunk := await exchange.read()) is not None:
+                    if ready := passage.feed(chunk, monotonic()):
+                        engine.waited_for_since = None  # a slow client's time is not the engine's
+                        answer.passed_on(ready)
+                        await out.write(ready)
+                    engine.waited_for_since = monotonic()
     except TimeoutError:
-        what = "between two events" if committed else "before the first output"
+        what = "between two events" if passage.committed else "before the first output"
         raise TargetFault("timeout", f"the engine was silent for too long {what}", ran=True) from None
-    except sse.EventTooLarge as error:
-        raise TargetFault("protocol", str(error), ran=True) from None
-    if not answer.finished:
-        raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
+    ready, tail = passage.end(monotonic())
+    if ready:
+        answer.passed_on(ready)
+        await out.write(ready)
     return tail
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The wait for an engine.
+
+    Attributes:
+        waited_for_since: when the present wait began, monotonic seconds; `None` while the client is written to.
+    """
+
+    timer: asyncio.Timeout
+    waited_for_since: float | None
+
+
+@contextmanager
+def _patience(passage: Passage, first_by: float, between_s: float) -> Iterator[_Waiting]:
+    """Ends the wait when the engine is silent for too long.
+
+    The check runs about once per limit, not once per event: it looks back to when the present wait began.
+    """
+    loop = asyncio.get_running_loop()
+    engine = _Waiting(asyncio.timeout(None), monotonic())
+    handle: asyncio.TimerHandle | None = None
+
+    def check() -> None:
+        nonlocal handle
+        now, since = monotonic(), engine.waited_for_since
+        by = (now if since is None else since) + between_s if passage.committed else first_by
+        left = by - now
+        if left <= 0 and since is not None:
+            engine.timer.reschedule(loop.time())
+        else:
+            handle = loop.call_later(max(left, 0.01), check)
+
+    handle = loop.call_later(max(0.0, min(first_by - monotonic(), between_s)), check)
+    try:
+        yield engine
+    finally:
+        if handle is not None:
+            handle.cancel()
+
+
+async def relay_whole(
+    exchange: Exchange, dialect: Dialect, answer: Answer, limits: PhaseLimits, whole_s: float
+) -> bytes:
+    """A whole answer as it came; its counts are in `answer` then.
+
+    Raises:
+        TargetFault: it broke off, was silent for too long, is too large, or is no JSON object.
+        EngineFault: the engine reported an error under a good status.
+    """
+    body = await read_whole(exchange, limits, whole_s)
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        data = None
+    if not isinstance(data, dict):
+        raise TargetFault("protocol", "the answer is not a JSON object", ran=True)
+    if data.get("error") is not None:
+        raise EngineFault("the engine reported an error", error=data["error"])
+    answer.usage = dialect.usage_of(data) or answer.usage
+    answer.clock.output(monotonic(), dialect.text_bytes_of(data))
+    answer.finished = True
+    return body
 
 
 async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, limit_bytes: int = REPLY_BYTES) -> bytes:
@@ -146,28 +150,16 @@ async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, li
     """
     parts: list[bytes] = []
     size = 0
+    loop = asyncio.get_running_loop()
+    by = monotonic() + whole_s
     try:
         async with asyncio.timeout(whole_s) as timer:
-            loop = asyncio.get_running_loop()
             while (chunk := await exchange.read()) is not None:
                 size += len(chunk)
                 if size > limit_bytes:
                     raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
                 parts.append(chunk)
-                timer.reschedule(loop.time() + limits.between_events_s)
+                timer.reschedule(loop.time() + min(limits.between_events_s, by - monotonic()))
     except TimeoutError:
         raise TargetFault("timeout", "the engine was silent for too long", ran=True) from None
     return b"".join(parts)
-
-
-def engine_error(status: int, body: bytes) -> EngineFault:
-    """An engine's error answer, with its message when it has the usual form."""
-    try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        data = None
-    error = data.get("error", data) if isinstance(data, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error if isinstance(error, str) else None
-    if message is None and isinstance(data, dict) and isinstance(data.get("message"), str):
-        message = data["message"]
-    return EngineFault(message or f"the engine answered with status {status}", status=status, body=body, error=error)

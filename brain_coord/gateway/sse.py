@@ -8,10 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_BOUNDARY: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n|\r\n\r(?!\n)|\r\r\n|\n\r(?!\n)")
-_LINE: Final = re.compile(rb"\r\n|\n|\r")
+_BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+"""Two line ends. Atomic, so that one CRLF is never read as a CR and an LF."""
 
-COMMENT_ONLY: Final = None
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+_DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data:[^\r\n]*")
+_OVERLAP: Final = 3
+"""How much of what was searched before may belong to a boundary that is whole only now."""
 
 
 class EventTooLarge(Exception):  # noqa: N818
@@ -19,10 +22,15 @@ class EventTooLarge(Exception):  # noqa: N818
 
 
 class EventSplitter:
-    """Cuts a byte stream into whole events, each with the blank line that ended it."""
+    """Cuts a byte stream into whole events, each with the blank line that ended it.
+
+    An event whose last byte is a CR counts as whole at once: an LF that belongs to it stands before the next event
+    then, where every reader skips it. Waiting for it would hold a stream with bare CRs back by one event.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._searched = 0
         self._limit = limit_bytes
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -31,27 +39,33 @@ class EventSplitter:
         Raises:
             EventTooLarge: more than the limit was kept waiting for an end.
         """
-        data = self._rest + chunk if self._rest else chunk
-        if data.endswith(b"\n\n") and b"\r" not in data:  # what engines send: whole events, LF only
-            self._rest = b""
-            if data.count(b"\n\n") == 1:
-                return [data]
-            return [event + b"\n\n" for event in data.split(b"\n\n") if event]
-        events, start, search = [], 0, 0
-        while (match := _BOUNDARY.search(data, search)) is not None:
-            if match.end() == len(data) and data.endswith(b"\r"):
-                break  # a lone CR at the end may be the first half of CRLF
-            events.append(data[start : match.end()])
-            start = search = match.end()
-        self._rest = data[start:]
-        if len(self._rest) > self._limit:
+        if not self._rest:
+            if chunk.endswith(b"\n\n") and b"\r" not in chunk and chunk.count(b"\n\n") == 1:
+                return [chunk]  # what engines send: one whole event
+            events, end = _cut(chunk, 0)
+            self._rest += chunk[end:]
+        else:
+            self._rest += chunk
+            events, end = _cut(self._rest, max(0, self._searched - _OVERLAP))
+            del self._rest[:end]
+        self._searched = len(self._rest)
+        if self._searched > self._limit:
             raise EventTooLarge(f"an event is longer than {self._limit} bytes")
         return events
 
     def end(self) -> bytes:
-        """What was left without a blank line when the stream ended."""
-        rest, self._rest = self._rest, b""
+        """What stands after the last blank line when the stream has ended."""
+        rest = bytes(self._rest)
+        self._rest.clear()
         return rest
+
+
+def _cut(data: bytes | bytearray, search: int) -> tuple[list[bytes], int]:
+    events, start = [], 0
+    for match in _BOUNDARY.finditer(data, search):
+        events.append(bytes(data[start : match.end()]))
+        start = match.end()
+    return events, start
 
 
 def data_of(event: bytes) -> bytes | None:
@@ -67,9 +81,10 @@ def data_of(event: bytes) -> bytes | None:
     return b"\n".join(lines) if lines else None
 
 
-def event(data: bytes) -> bytes:
+def event(data: bytes, name: str | None = None) -> bytes:
     """One event that carries `data`, which must be one line."""
-    return b"data: " + data + b"\n\n"
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + data + b"\n\n"
 
 
 def comment(text: bytes) -> bytes:
@@ -78,20 +93,18 @@ def comment(text: bytes) -> bytes:
 
 
 def splice(event_bytes: bytes, member: bytes) -> bytes:
-    """The event with one more member in its JSON object; everything else byte for byte as it was.
+    """The event with one more member at the end of its JSON object; everything else byte for byte as it was.
 
-    Only for events whose data is one line that ends in `}`; others are returned unchanged.
+    An event whose last data line does not end with a brace is returned unchanged.
     """
-    at = event_bytes.rstrip(b"\r\n")
-    if not at.endswith(b"}"):
+    line = None
+    for line in _DATA_LINE.finditer(event_bytes):  # noqa: B007 — the last one counts
+        pass
+    text = b"" if line is None else event_bytes[: line.end()].rstrip()
+    if not text.endswith(b"}"):
         return event_bytes
-    return (
-        at[:-1].rstrip()
-        + (b"," if not at[:-1].rstrip().endswith(b"{") else b"")
-        + member
-        + b"}"
-        + event_bytes[len(at) :]
-    )
+    before = text[:-1]
+    return before + (b"" if before.rstrip().endswith(b"{") else b",") + member + event_bytes[len(before) :]
 
 
 def events_in(body: bytes) -> Iterator[bytes]:

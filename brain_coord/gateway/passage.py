@@ -1,0 +1,145 @@
+"""One streamed answer on its way through: what goes out now, what waits for real output, what waits for the receipt.
+
+No I/O: bytes and the time go in, bytes come out. Every byte that goes out stands as the engine wrote it, in its order;
+only the chunk that holds nothing but a usage nobody asked for is left out.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from brain_coord.classes.target import TargetFault
+from brain_coord.gateway import sse
+from brain_coord.gateway.answer import Answer
+from brain_coord.gateway.dialects import Dialect, EventKind
+from brain_coord.gateway.engine_fault import EngineFault
+
+EVENT_BYTES: Final = 8 * 1024 * 1024
+"""Largest single event of a stream."""
+
+HELD_BYTES: Final = 1024 * 1024
+"""Most that is held back, before the first output and after the last; an event that is larger may stand alone."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The end of a stream, held back: events to send, and whether the end marker came."""
+
+    events: list[bytes] = field(default_factory=list)
+    done: bool = False
+
+
+class Passage:
+    """Sorts the events of one stream.
+
+    Attributes:
+        committed: real output has passed; before that the answer may still come from another target.
+    """
+
+    def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool) -> None:
+        self._dialect = dialect
+        self._answer = answer
+        self._client_usage = client_usage
+        self._splitter = sse.EventSplitter(EVENT_BYTES)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._ready: list[bytes] = []
+        self._done = False
+        self._fault: EngineFault | None = None
+        self.committed = False
+
+    def feed(self, chunk: bytes, now: float) -> bytes:
+        """What can go out after these bytes.
+
+        Raises:
+            EngineFault: the engine reports an error; nothing more may go out.
+            TargetFault: it breaks the rules of a stream.
+        """
+        if self._fault is not None:
+            raise self._fault
+        try:
+            events = self._splitter.feed(chunk)
+        except sse.EventTooLarge as error:
+            raise TargetFault("protocol", str(error), ran=True) from None
+        was_committed = self.committed
+        for event in events:
+            self._take(event, now)
+            if self._fault is not None:
+                if not was_committed:
+                    raise self._fault  # nothing of it has gone out, so another target may still answer
+                break
+        return self._out()
+
+    def end(self, now: float) -> tuple[bytes, Tail]:
+        """The engine has ended its stream: what still goes out, and the end that waits for the receipt.
+
+        Raises:
+            EngineFault: the engine reported an error.
+            TargetFault: the answer is not whole.
+        """
+        if self._fault is not None:
+            raise self._fault
+        if (rest := self._splitter.end()).strip():
+            self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
+            if self._fault is not None:
+                raise self._fault
+        if not self._answer.finished and not (self._done and self.committed):
+            raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
+        self._answer.finished = True
+        return self._out(), Tail(self._held, self._done)
+
+    def _take(self, event: bytes, now: float) -> None:
+        data = sse.data_of(event)
+        if data is None:  # comments, ids, retry hints: passed on in their place, never tokens
+            self._pass(event)
+            return
+        seen = self._dialect.read(data, committed=self.committed)
+        if seen.usage is not None:
+            self._answer.usage = self._answer.usage.then(seen.usage)
+        kind = seen.kind
+        if kind is EventKind.OUTPUT:
+            self._answer.clock.output(now, seen.text_bytes)
+            self._release()
+            self._ready.append(event)
+        elif kind is EventKind.FINISH:
+            if seen.text_bytes or not self.committed:
+                self._answer.clock.output(now, seen.text_bytes)
+            if not self.committed:
+                self._release()
+            self._answer.finished = True
+            self._hold(event)
+        elif kind is EventKind.ERROR:
+            self._fault = EngineFault("the engine reported an error", error=seen.error)
+        elif kind is EventKind.DONE:
+            self._done = True
+            self._hold(event)
+        elif kind is EventKind.QUIET:
+            self._pass(event)
+        elif self._client_usage:
+            self._hold(event)
+
+    def _pass(self, event: bytes) -> None:
+        """In its place: behind whatever is held."""
+        if self._held or not self.committed:
+            self._hold(event)
+        else:
+            self._ready.append(event)
+
+    def _hold(self, event: bytes) -> None:
+        self._held_bytes += len(event)
+        if self._held and self._held_bytes > HELD_BYTES:
+            raise TargetFault("protocol", "the engine sends events without output", ran=True)
+        self._held.append(event)
+
+    def _release(self) -> None:
+        self.committed = True
+        if self._held:
+            self._ready += self._held
+            self._held = []
+            self._held_bytes = 0
+
+    def _out(self) -> bytes:
+        ready = self._ready
+        if not ready:
+            return b""
+        self._ready = []
+        return ready[0] if len(ready) == 1 else b"".join(ready)
