@@ -5,21 +5,26 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Final
 
 import structlog
 
-from brain_coord.gateway.auth import KeyBook, authenticate
+from brain_coord.gateway.auth import Caller, KeyBook, authenticate
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import DIALECTS, Dialect
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
 from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
 from brain_coord.gateway.journal import Journal
+from brain_coord.gateway.limits import KeyMeters, TaggedSend
 from brain_coord.gateway.request import parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.observe.finished import FinishedRequest
 
 log = structlog.get_logger("brain.request")
+
+LARGE_BYTES: Final = 512 * 1024
+"""A body above this is parsed off the event loop."""
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class Gateway:
     waiting: WaitingRoom
     journal: Journal
     settings: GatewaySettings
+    meters: KeyMeters = field(default_factory=KeyMeters)
     draining: bool = False
     running: set[Generation] = field(default_factory=set)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -52,33 +58,63 @@ class Gateway:
         structlog.contextvars.bind_contextvars(
             request_id=request_id
         )  # each request is a task, with a context of its own
-        names = [(b"x-request-id", request_id.encode())]
+        dialect = DIALECTS[scope["path"]]
+        tagged = TaggedSend(send)
         try:
             if scope["method"] != "POST":
                 raise fault("method_not_allowed", f"{scope['path']} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
-            await self._generate(DIALECTS[scope["path"]], request_id, scope, receive, send)
+            await self._admit(dialect, request_id, scope, receive, tagged)
         except ApiError as error:
             for refused in self.on_refused:
                 refused(error)
-            await send_error(send, error, names)
+            await _refuse(tagged, dialect, request_id, error)
         except ClientGone:
             log.info("client left before the request was whole", request_id=request_id)
         except Exception:
             log.exception("request failed", request_id=request_id)
-            await send_error(send, fault("internal", "a fault of the coordinator; its log has the request id"), names)
+            internal = fault("internal", "a fault of the coordinator; its log has the request id")
+            await _refuse(tagged, dialect, request_id, internal)
 
-    async def _generate(self, dialect: Dialect, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, dialect: Dialect, request_id: str, scope: Scope, receive: Receive, send: TaggedSend) -> None:
+        """Check the key and its limits before anything of the body is read."""
         headers = headers_of(scope)
         caller = await authenticate(self.keys, headers)
+        permit = self.meters.admit(caller, monotonic())
+        send.headers = permit.headers
+        try:
+            await self._generate(dialect, request_id, caller, headers, scope, receive, send)
+        finally:
+            permit.release()
+
+    async def _generate(
+        self,
+        dialect: Dialect,
+        request_id: str,
+        caller: Caller,
+        headers: dict[str, str],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         began = monotonic()
         settings = self.settings
-        raw = await read_body(receive, headers, limit_bytes=settings.body_bytes, idle_s=settings.body_idle_s)
-        request = parse_request(request_id, dialect, raw, headers)
+        raw = await read_body(
+            receive,
+            headers,
+            limit_bytes=settings.body_bytes,
+            idle_s=settings.body_idle_s,
+            least_bytes_per_s=settings.body_bytes_per_s,
+        )
+        if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
+            request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers)
+        else:
+            request = parse_request(request_id, dialect, raw, headers)
         generation = Generation(
             request,
             caller,
+            scope,
             receive,
             send,
             began=began,
@@ -86,6 +122,7 @@ class Gateway:
             waiting=self.waiting,
             journal=self.journal,
             settings=settings,
+            share=self.meters.plans[caller.plan].places(self.waiting.limit),
         )
         structlog.contextvars.bind_contextvars(decision=generation.record.decision_id)
         self.running.add(generation)
@@ -129,3 +166,8 @@ class Gateway:
                 await self.idle.wait()
         except TimeoutError:
             log.warning("requests did not end in time", count=len(self.running))
+
+
+async def _refuse(send: Send, dialect: Dialect, request_id: str, error: ApiError) -> None:
+    names = [(name, request_id.encode()) for name in dialect.id_headers]
+    await send_error(send, error, names, dialect.error_body(error, request_id))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from time import monotonic
 from typing import Any, Final
 
 from brain_coord.gateway.errors import ApiError, fault
@@ -13,6 +14,8 @@ Send = Callable[[Event], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
+CONNECTION: Final = "brain.connection"
+"""The ASGI extension under which a request finds the connection it came on."""
 
 
 class ClientGone(Exception):  # noqa: N818
@@ -24,19 +27,24 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: dict[str, str], *, limit_bytes: int, idle_s: float) -> bytes:
+async def read_body(
+    receive: Receive, headers: dict[str, str], *, limit_bytes: int, idle_s: float, least_bytes_per_s: float
+) -> bytes:
     """The request's body.
 
     Args:
         receive: of the ASGI server.
         headers: of the request.
         limit_bytes: largest body.
-        idle_s: the most between two pieces of it; a client that trickles is cut off.
+        idle_s: the most between two pieces of it.
+        least_bytes_per_s: what it must keep up after `idle_s`; a client that trickles holds its place for no longer.
 
     Raises:
-        ApiError: 413 or 408.
+        ApiError: 413, 415 or 408.
         ClientGone: it left.
     """
+    if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+        raise fault("unsupported_encoding", f"a body in {headers['content-encoding'][:40]} is not read; send it plain")
     too_large = fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > limit_bytes:
@@ -44,12 +52,13 @@ async def read_body(receive: Receive, headers: dict[str, str], *, limit_bytes: i
     parts: list[bytes] = []
     size = 0
     more = True
+    began = monotonic()
     while more:
         try:
-            async with asyncio.timeout(idle_s):
+            async with asyncio.timeout(min(idle_s, began + idle_s + size / least_bytes_per_s - monotonic())):
                 event = await receive()
         except TimeoutError:
-            raise fault("request_timeout", f"the body stopped coming for {idle_s:g} s") from None
+            raise fault("request_timeout", f"the body came too slowly, or stopped for {idle_s:g} s") from None
         if event["type"] == "http.disconnect":
             raise ClientGone
         part = event.get("body", b"")
@@ -69,9 +78,12 @@ async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> N
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: ApiError, headers: Headers) -> None:
-    """An error in OpenAI's shape."""
-    extra = [*headers, *error.headers]
-    if error.retry_after_s is not None:
-        extra.append((b"retry-after", str(error.retry_after_s).encode()))
-    await send_json(send, error.status, error.encode(), extra)
+async def send_error(send: Send, error: ApiError, headers: Headers, body: bytes | None = None) -> None:
+    """An error: in OpenAI's shape, or as the body that another form makes of it."""
+    await send_json(send, error.status, body or error.encode(), [*headers, *error.extra_headers()])
+
+
+def was_stalled(scope: Scope) -> bool:
+    """Whether the server cut the connection because the client had stopped reading."""
+    connection = scope.get("extensions", {}).get(CONNECTION)
+    return connection is not None and bool(connection.stalled)

@@ -24,9 +24,7 @@ def quiet_app(context: ApiContext) -> FastAPI:
 
 
 def _answer(error: ApiError) -> JSONResponse:
-    headers = {name.decode(): value.decode() for name, value in error.headers}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = str(error.retry_after_s)
+    headers = {name.decode(): value.decode() for name, value in error.extra_headers()}
     return JSONResponse(error.body(), status_code=error.status, headers=headers)
 
 
@@ -38,7 +36,9 @@ async def _api_error(_: Request, error: Exception) -> JSONResponse:
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        return _answer(fault("method_not_allowed", f"{request.url.path} does not take {request.method}"))
+        allowed = [(b"allow", value.encode()) for name, value in (error.headers or {}).items() if name == "Allow"]
+        sentence = f"{request.url.path} does not take {request.method}"
+        return _answer(fault("method_not_allowed", sentence, headers=allowed))
     if error.status_code == 404:
         return _answer(fault("not_found", f"there is no route {request.url.path}"))
     return _answer(ApiError(error.status_code, "invalid_request", str(error.detail)))

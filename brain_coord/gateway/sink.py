@@ -1,104 +1,86 @@
 """The client's side of one answer: an HTTP response that begins late, keeps alive while it waits, and ends once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from brain_coord.gateway import sse
+from brain_coord.gateway.http import Headers, Send
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-
-STALL_CHECK_S: Final = 1.0
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 NO_BUFFERING: Final = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+KEEP_ALIVE: Final = sse.comment(b"waiting for the engine")
 
 
 class ClientStream:
-    """A streamed answer to one client. `begun` tells whether the status has left."""
+    """A streamed answer to one client. Only whole events are written, so a comment may stand between any two.
 
-    def __init__(
-        self,
-        send: Send,
-        headers: Callable[[], Headers],
-        on_stall: Callable[[], None],
-        *,
-        keepalive_s: float,
-        stall_s: float,
-    ) -> None:
+    Attributes:
+        begun: whether the status has left.
+        ended: whether the last byte has.
+        on_commit: called before the first bytes of an answer are passed on.
+    """
+
+    def __init__(self, send: Send, headers: Callable[[], Headers], *, keepalive_s: float) -> None:
         self._send = send
         self._headers = headers
-        self._on_stall = on_stall
         self._keepalive_s = keepalive_s
-        self._stall_s = stall_s
         self._loop = asyncio.get_running_loop()
-        self._sending_since: float | None = None
-        self._waiting: asyncio.Task[None] | None = None
-        self._stall_check = self._loop.call_later(STALL_CHECK_S, self._check_stall)
+        self._last = monotonic()
+        self._sending = False
+        self._committed = False
+        self._comment: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(keepalive_s, self._check_quiet)
         self.begun = False
         self.ended = False
         self.on_commit: Callable[[], None] = lambda: None
-        """Called before the first bytes of an answer are passed on."""
-
-    def waits(self) -> None:
-        """From now on, send a comment whenever nothing was sent for the keep-alive time, until `write` is called."""
-        if self._waiting is None:
-            self._waiting = self._loop.create_task(self._keep_alive())
-
-    async def _keep_alive(self) -> None:
-        while True:
-            await asyncio.sleep(self._keepalive_s)
-            await self._begin()
-            await self._body(sse.comment(b"waiting for the first output"))
-
-    async def _begin(self) -> None:
-        if not self.begun:
-            self.begun = True
-            headers = [EVENT_STREAM, *NO_BUFFERING, *self._headers()]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    async def _body(self, data: bytes, *, more: bool = True) -> None:
-        self._sending_since = monotonic()
-        try:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        finally:
-            self._sending_since = None
-
-    async def _stop_waiting(self) -> None:
-        task, self._waiting = self._waiting, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
 
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
-        if self._waiting is not None:
+        if not self._committed:
+            self._committed = True
             self.on_commit()
-            await self._stop_waiting()
-        if not self.begun:
-            await self._begin()
-        self._sending_since = monotonic()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._sending_since = None
+        await self._body(data, more=True)
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""
-        if self._waiting is not None:
-            await self._stop_waiting()
-        if not self.begun:
-            await self._begin()
+        self._timer.cancel()
         self.ended = True
         await self._body(data, more=False)
 
-    def _check_stall(self) -> None:
-        since = self._sending_since
-        if since is not None and monotonic() - since > self._stall_s:
-            self._on_stall()
-            return
-        self._stall_check = self._loop.call_later(STALL_CHECK_S, self._check_stall)
-
     async def close(self) -> None:
-        """Stop the timers; the response stays as it is."""
-        self._stall_check.cancel()
-        await self._stop_waiting()
+        """Stop keeping alive; the response stays as it is."""
+        self._timer.cancel()
+        if self._comment is not None:
+            await self._comment
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        if self._comment is not None:
+            await self._comment
+        if not self.begun:
+            await self._begin()
+        self._last, self._sending = monotonic(), True
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._sending = False
+
+    async def _begin(self) -> None:
+        self.begun = True
+        headers = [EVENT_STREAM, *NO_BUFFERING, *self._headers()]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    def _check_quiet(self) -> None:
+        """Send a comment when nothing was sent for the keep-alive time: proxies cut connections that look idle."""
+        left = self._last + self._keepalive_s - monotonic()
+        if left <= 0 and not self._sending and self._comment is None:
+            self._last, left = monotonic(), self._keepalive_s
+            self._comment = self._loop.create_task(self._keep_alive())
+        self._timer = self._loop.call_later(max(left, 0.05), self._check_quiet)
+
+    async def _keep_alive(self) -> None:
+        try:
+            if not self.begun:
+                await self._begin()
+            await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+        finally:
+            self._comment = None

@@ -1,0 +1,116 @@
+"""What the client gets at the end of a request: the held-back tail, a whole answer, an engine's refusal, or an error."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from time import monotonic
+
+import orjson
+
+from brain_coord.gateway import sse
+from brain_coord.gateway.dialects import CHAT, Dialect
+from brain_coord.gateway.engine_fault import EngineFault
+from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.http import Headers
+from brain_coord.gateway.journal import Record
+from brain_coord.gateway.json_members import append
+from brain_coord.gateway.passage import Tail
+
+
+def reply_headers(record: Record) -> Headers:
+    """The headers that say how the request ran, as far as that is known when they leave."""
+    target = record.result.target
+    headers = [
+        *((name, record.request.request_id.encode()) for name in record.request.dialect.id_headers),
+        (b"x-brain-mode", str(record.decision.class_decision.mode).encode()),
+        (b"x-brain-receipt", record.receipt_id.encode()),
+    ]
+    if target is not None:
+        headers.append((b"x-brain-target", str(target.resource_class).encode()))
+        if target.node_id is not None:
+            headers.append((b"x-brain-node", target.node_id.encode()))
+    return headers
+
+
+def tail_bytes(record: Record, tail: Tail) -> bytes:
+    """The end of a stream, with `brain` in its last event that carries JSON."""
+    events = list(tail.events)
+    for at in range(len(events) - 1, -1, -1):
+        if (sse.data_of(events[at]) or b"").rstrip().endswith(b"}"):
+            events[at] = sse.splice(events[at], _brain(record))
+            break
+    return record.request.dialect.tail(events, done=tail.done)
+
+
+def whole_bytes(record: Record, body: bytes) -> bytes:
+    """An answer that is not streamed, with `brain` as its last member."""
+    return append(body, _brain(record))
+
+
+def _brain(record: Record) -> bytes:
+    return b'"brain":' + orjson.dumps(record.brain(monotonic()))
+
+
+def refusal_of(dialect: Dialect, refusal: EngineFault) -> bytes | ApiError:
+    """The engine's own 4xx: its body as it came where that has the form's shape, else its message in that shape."""
+    if refusal.data is not None and dialect.is_error(refusal.data):
+        return refusal.body
+    code, kind = refusal.told("code"), refusal.told("type")
+    return ApiError(
+        status=refusal.status or 400,
+        code="engine_refused" if code is None or code.isdigit() else code,
+        message=str(refusal),
+        type=kind or "invalid_request_error",
+        param=refusal.told("param"),
+    )
+
+
+def failure_of(record: Record) -> ApiError:
+    """The error for a request that no target could answer."""
+    result = record.result
+    code = result.failure or "target_failed"
+    brain = {
+        "route": record.decision.sentence(),
+        "decision": {"class": record.decision.class_decision.to_dict()},
+        "attempts": [attempt.to_dict() for attempt in result.attempts],
+        "request_id": record.request.request_id,
+    }
+    retry_after_s = _seconds(result.retry_after)
+    if result.committed:
+        return fault("incomplete", "the answer broke off; what was sent stands, nothing else follows", brain=brain)
+    asked = result.reached
+    if asked and record.request.dialect is not CHAT and all(attempt.status == 404 for attempt in asked):
+        sentence = f"nothing that serves {record.request.model} offers {record.request.dialect.path}"
+        return fault("not_found", sentence, param="model", brain=brain)
+    if code == "busy" and retry_after_s is not None:
+        return fault(
+            "rate_limited", "every target that serves this model is busy", retry_after_s=retry_after_s, brain=brain
+        )
+    if code == "deadline":
+        return fault("deadline", "the request's deadline passed before an answer", brain=brain)
+    if code == "engine_error":
+        return fault("engine_error", "the engine failed with an error of its own", brain=brain)
+    last = result.reached[-1] if result.reached else None
+    if last is None or code in ("busy", "unavailable", "no_capacity"):
+        sentence = record.decision.node_sentence() or record.decision.class_decision.reason
+        return fault("no_capacity", sentence, retry_after_s=retry_after_s or 5, brain=brain)
+    if last.cause in ("timeout", "not_accepted"):
+        return fault("deadline", "no target gave a first output in time", brain=brain)
+    return fault(
+        "target_failed",
+        f"{len(result.reached)} target(s) failed before the first output (last: {last.cause})",
+        retry_after_s=2,
+        brain=brain,
+    )
+
+
+def _seconds(retry_after: str | None) -> int | None:
+    """A target's Retry-After in seconds; it may be a date (RFC 9110, 10.2.3)."""
+    if not retry_after:
+        return None
+    if retry_after.isdigit():
+        return int(retry_after)
+    try:
+        at = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(1, round((at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()))
