@@ -10,6 +10,8 @@ import structlog
 import uvicorn
 
 from brain_coord.coordinator import Coordinator
+from brain_coord.gateway.connection import ClientConnection
+from brain_coord.gateway.cors import with_cors
 from brain_coord.settings import Settings
 
 log = structlog.get_logger("brain.server")
@@ -40,14 +42,14 @@ class _Server(uvicorn.Server):
 
 def _config(coordinator: Coordinator, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        coordinator,
+        with_cors(coordinator, settings.gateway.cors_origins),
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
         lifespan="off",
         loop="uvloop",
-        http="httptools",
+        http=type("Connection", (ClientConnection,), {"stall_s": settings.gateway.stall_s}),
         ws="websockets-sansio",
         ws_max_size=512 * 1024,
         ws_ping_interval=20.0,
