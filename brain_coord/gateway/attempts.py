@@ -72,6 +72,8 @@ class Result:
     retry_after: str | None = None
     engine_errors: int = 0
     silences: int = 0
+    keep_bytes: bool = False
+    """Somebody will look at the answer's text: its bytes are kept until its end."""
 
     @property
     def reached(self) -> list[Attempt]:
@@ -159,7 +161,7 @@ class _Try:
         """Whether the request is settled; `False` asks for the next target."""
         request, result = self._request, self._result
         result.target = self._target
-        result.answer = Answer(StreamClock(self._started))
+        result.answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
         result.failure = None
         job = JobSpec(
             job_id=f"{request.request_id}-{len(result.attempts) + 1}",

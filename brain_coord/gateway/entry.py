@@ -19,6 +19,7 @@ from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, TaggedSend
 from brain_coord.gateway.request import parse_request
 from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.gateway.watch import Watch
 from brain_coord.observe.finished import FinishedRequest
 
 log = structlog.get_logger("brain.request")
@@ -44,6 +45,7 @@ class Gateway:
     """Told of every request that was decided, once it is over."""
     on_refused: list[Callable[[ApiError], None]] = field(default_factory=list)
     """Told of every request that ended before a decision: no key, no such model, not JSON."""
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -123,6 +125,7 @@ class Gateway:
             journal=self.journal,
             settings=settings,
             share=self.meters.plans[caller.plan].places(self.waiting.limit),
+            watch=self.watch,
         )
         structlog.contextvars.bind_contextvars(decision=generation.record.decision_id)
         self.running.add(generation)

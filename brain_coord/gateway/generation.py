@@ -21,6 +21,7 @@ from brain_coord.gateway.reply import failure_of, refusal_of, reply_headers, tai
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.gateway.watch import Watch
 
 log = structlog.get_logger("brain.request")
 
@@ -61,6 +62,7 @@ class Generation:
         journal: Journal,
         settings: GatewaySettings,
         share: int,
+        watch: Watch | None = None,
     ) -> None:
         self._request = request
         self._caller = caller
@@ -86,6 +88,9 @@ class Generation:
             decision=decider.decide(request, caller),
             result=Result(),
         )
+        self._watch = watch
+        if watch is not None:
+            self.record.result.keep_bytes = watch.begins(request, self.record.decision)
         self._picker = TargetPicker(self.record, decider, waiting, queue_s=settings.queue_s, share=share)
 
     def interrupt(self, why: Interruption) -> None:
@@ -161,6 +166,9 @@ class Generation:
         assert answer is not None
         answer.passed_on(rest)
         self.record.outcome = "completed"
+        target = self.record.result.target
+        if answer.kept is not None and self._watch is not None and target is not None:
+            self._watch.ends(self._request, self.record.decision, target, answer)
         await self._keep()
 
     async def _refuse(self, refusal: EngineFault) -> None:
