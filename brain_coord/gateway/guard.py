@@ -1,0 +1,197 @@
+"""What a connection may cost before a request is whole: how many there are, how long a head takes, how large it is.
+
+uvicorn has no such bounds with httptools: a client that sends a header a minute, or none at all, keeps its connection for
+ever. A body is bounded where it is read.
+"""
+
+from asyncio import TimerHandle, Transport
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from brain_coord.gateway.connection import ClientConnection
+from brain_coord.gateway.errors import ApiError, fault
+
+
+@dataclass(slots=True)
+class ConnectionBounds:
+    """Shared by every connection of a server; changed by a reload. Times in seconds.
+
+    Attributes:
+        connections: most HTTP connections; the websockets of nodes are not counted.
+        head_bytes: largest request line with headers.
+        headers: most headers.
+        head_s: the most that a head may take from its first byte.
+        idle_s: how long a connection may be idle between requests, or before the first.
+        stall_s: how long a client may leave its answer unread.
+    """
+
+    connections: int = 8192
+    head_bytes: int = 64 * 1024
+    headers: int = 128
+    head_s: float = 10.0
+    idle_s: float = 75.0
+    stall_s: float = 30.0
+    open: int = 0
+    idle: dict["GuardedConnection", None] = field(default_factory=dict)
+
+    def make_room(self) -> bool:
+        """Whether one more may come; the connection that is idle for longest goes for it."""
+        if self.open < self.connections:
+            return True
+        if not self.idle:
+            return False
+        oldest = next(iter(self.idle))
+        oldest.hang_up()
+        return True
+
+
+class HeadTooLarge(Exception):  # noqa: N818 — raised into the parser, which hands it on as its own
+    """The head of a request is larger than the limit."""
+
+
+class GuardedConnection(ClientConnection):
+    """An HTTP connection within bounds. `bound_by` makes the class for one server."""
+
+    bounds = ConnectionBounds()
+
+    @classmethod
+    def bound_by(cls, bounds: ConnectionBounds) -> type["GuardedConnection"]:
+        """The class with these bounds."""
+        return type("Connection", (cls,), {"bounds": bounds})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._counted = False
+        self._head_timer: TimerHandle | None = None
+        self._heading = False
+        self._began_now = False
+        self._head_seen = 0
+        self._head_size = 0
+        self._too_large = False
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Take it, or turn it away when there are too many."""
+        self.stall_s = self.bounds.stall_s
+        self.timeout_keep_alive = self.bounds.idle_s  # type: ignore[assignment] # any number of seconds will do
+        room = self.bounds.make_room()
+        self._counted = True
+        self.bounds.open += 1
+        super().connection_made(transport)
+        if not room:
+            self._refuse(
+                fault("too_many_connections", "the coordinator has too many open connections", retry_after_s=5)
+            )
+            return
+        self._becomes_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._uncount()
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        """It is a websocket from now on."""
+        self._uncount()
+        super().handle_websocket_upgrade()
+
+    def _uncount(self) -> None:
+        self.bounds.idle.pop(self, None)
+        if self._counted:
+            self._counted = False
+            self.bounds.open -= 1
+
+    def _becomes_idle(self) -> None:
+        self.bounds.idle[self] = None
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(self.bounds.idle_s, self.timeout_keep_alive_handler)
+
+    def on_response_complete(self) -> None:
+        """The next request may come, or has begun to while this one was answered."""
+        super().on_response_complete()
+        if self._heading:
+            self._start_head_timer()
+        elif self.timeout_keep_alive_task is not None:
+            self.bounds.idle[self] = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a head that does not end are counted; bodies are bounded elsewhere."""
+        self.bounds.idle.pop(self, None)
+        super().data_received(data)
+        if self._heading and not self._began_now:
+            self._head_seen += len(data)
+            if self._head_seen > self.bounds.head_bytes:
+                self._refuse(self._larger())
+        self._began_now = False
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._heading = self._began_now = True
+        self._head_seen = self._head_size = 0
+        if self._finished:
+            self._start_head_timer()
+
+    def on_url(self, url: bytes) -> None:
+        """The request line counts."""
+        self._grows(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """So does each header."""
+        self._grows(len(name) + len(value) + 4)
+        super().on_header(name, value)
+        if len(self.headers) > self.bounds.headers:
+            self._too_large = True
+            raise HeadTooLarge
+
+    def _grows(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self.bounds.head_bytes:
+            self._too_large = True
+            raise HeadTooLarge
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._heading = False
+        self._stop_head_timer()
+        super().on_headers_complete()
+
+    def _start_head_timer(self) -> None:
+        self._stop_head_timer()
+        self._head_timer = self.loop.call_later(self.bounds.head_s, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._refuse(fault("request_timeout", f"the request's headers took more than {self.bounds.head_s:g} s"))
+
+    def _larger(self) -> ApiError:
+        limit = f"{self.bounds.head_bytes} bytes or {self.bounds.headers} headers"
+        return fault("head_too_large", f"the request line and headers are larger than {limit}")
+
+    def send_400_response(self, msg: str) -> None:
+        """The parser gave up: because of a limit, or because it is not HTTP."""
+        if self._too_large:
+            self._refuse(self._larger())
+        else:
+            super().send_400_response(msg)
+
+    def _refuse(self, error: ApiError) -> None:
+        """One answer, then the end of the connection."""
+        body = error.encode()
+        if self._finished and not self.transport.is_closing():
+            length = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+            extra = b"".join(b"%b: %b\r\n" % header for header in error.extra_headers())
+            self.transport.write(STATUS_LINE[error.status] + length + extra + b"connection: close\r\n\r\n" + body)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close it; its place is free at once."""
+        self._uncount()
+        self.transport.close()
