@@ -56,6 +56,7 @@ class AttachSource:
     """
 
     kind = "attach"
+    uses_cards = False
 
     def __init__(
         self, url: str, serve: Mapping[str, str], api_key: str | None = None, slots: int | None = None

@@ -4,6 +4,7 @@ import logging
 import logging.handlers
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,17 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
         return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
+class _Recent(logging.Handler):
+    """Keeps the newest lines for the panel."""
+
+    def __init__(self, lines: "deque[str]") -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.extend(self.format(record).splitlines())
+
+
 def _hide(secrets: Iterable[str | None]) -> Processor:
     clean = redactor(secrets)
 
@@ -46,9 +58,14 @@ def _drop_absent(_: Any, __: str, event: EventDict) -> EventDict:
 
 
 def configure_logs(
-    data_dir: Path, *, as_json: bool, level: str, secrets: Iterable[str | None], to_stderr: bool = True
+    data_dir: Path,
+    *,
+    as_json: bool,
+    level: str,
+    secrets: Iterable[str | None],
+    recent: "deque[str] | None" = None,
 ) -> None:
-    """Send log lines to standard error (unless a live panel has it) and to the log file."""
+    """Send log lines to the log file, and to standard error or, where a live panel has the terminal, to `recent`."""
     secrets = tuple(secrets)
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
@@ -65,10 +82,9 @@ def configure_logs(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [_PrivateFile(log_path(data_dir), maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT)]
     handlers[0].setFormatter(_formatter(shared, secrets, as_json=True))
-    if to_stderr:
-        stream = logging.StreamHandler(sys.stderr)
-        stream.setFormatter(_formatter(shared, secrets, as_json=as_json))
-        handlers.append(stream)
+    shown = logging.StreamHandler(sys.stderr) if recent is None else _Recent(recent)
+    shown.setFormatter(_formatter(shared, secrets, as_json=as_json))
+    handlers.append(shown)
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

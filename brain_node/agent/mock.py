@@ -17,6 +17,7 @@ class MockSource:
     """Runs the mock server in this process."""
 
     kind = "mock"
+    uses_cards = False
 
     def __init__(self, slots: int | None = None, word_s: float = 0.01) -> None:
         self._slots = slots or DEFAULT_SLOTS

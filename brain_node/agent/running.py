@@ -1,6 +1,8 @@
 """The agent with its local door: what `brain-node join` runs."""
 
+import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import structlog
@@ -41,7 +43,11 @@ class AgentControl:
         self._agent.stop(reason)
 
 
-async def run_agent(agent: Agent) -> int:
+Show = Callable[[AgentControl], Coroutine[Any, Any, None]]
+"""Shows a running agent until cancelled."""
+
+
+async def run_agent(agent: Agent, show: Show | None = None) -> int:
     """Run an agent and its local API; the exit code."""
     for warning in agent.settings.warnings:
         log.warning("loose_permissions", note=warning)
@@ -54,9 +60,14 @@ async def run_agent(agent: Agent) -> int:
         engine=agent.source.kind,
         data_dir=str(agent.settings.data_dir),
     )
-    api = LocalApi(agent.settings.data_dir, AgentControl(agent))
+    control = AgentControl(agent)
+    api = LocalApi(agent.settings.data_dir, control)
     await api.start()
+    showing = asyncio.create_task(show(control)) if show is not None else None
     try:
         return await agent.run()
     finally:
+        if showing is not None:
+            showing.cancel()
+            await asyncio.wait([showing])
         await api.stop()

@@ -17,6 +17,10 @@ class EngineSource(Protocol):
     """`vllm`, `attach` or `mock`."""
 
     @property
+    def uses_cards(self) -> bool:
+        """Whether a fault of the driver is a fault of this node."""
+
+    @property
     def version(self) -> str | None:
         """Version of the engine software, once known."""
 

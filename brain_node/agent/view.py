@@ -25,7 +25,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
         "coordinator": {"url": agent.dialer.url.base, **_link(agent.link_status, now)},
         "draining": desk.draining,
         "draining_for": sorted(desk.closed_by),
-        "engine": {"kind": agent.source.kind, "version": agent.source.version},
+        "engine": {"kind": agent.source.kind, "version": agent.source.version, "uses_cards": agent.source.uses_cards},
         "engines": agent.source.details(),
         "offer": offer.model_dump(mode="json"),
         "jobs": {

@@ -1,16 +1,19 @@
 """Launched engines as a source: what the plan places is started, kept, and taken out when its card is gone."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import aiohttp
 import structlog
 
 from brain_node.agent.cards import held_reason, lost_reason
 from brain_node.agent.hardware import Hardware
 from brain_node.agent.source import Changed
+from brain_node.agent.token_rate import generated_tokens
 from brain_node.agent.vllm_engine import SETTLED, LaunchedEngine, spec_of
 from brain_node.contract.catalog import Catalog, Model
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
@@ -88,6 +91,11 @@ class VllmSource:
     def version(self) -> str | None:
         """Version of vLLM, once it is known which environment is used."""
         return self._env.version if self._env else None
+
+    @property
+    def uses_cards(self) -> bool:
+        """Whether the engine in use is the one for cards."""
+        return self._env is not None and self._env.flavour is Flavour.CUDA
 
     def own_pids(self) -> Collection[int]:
         """Every process of the engines; called on the thread that reads the cards."""
@@ -235,14 +243,18 @@ class VllmSource:
 
     async def _watch(self) -> None:
         waited_s = 0.0
-        while True:
-            await asyncio.sleep(WATCH_S)
-            waited_s += WATCH_S
-            for engine in self.engines:
-                await self._check_card(engine)
-            if waited_s >= REPLAN_S and self.refusals:
-                waited_s = 0.0
-                self._replan()
+        async with aiohttp.ClientSession(trust_env=False) as http:
+            while True:
+                await asyncio.sleep(WATCH_S)
+                waited_s += WATCH_S
+                for engine in self.engines:
+                    await self._check_card(engine)
+                    base = engine.base_url
+                    total = await generated_tokens(http, base) if base else None
+                    engine.rate.observe(total, time.monotonic())
+                if waited_s >= REPLAN_S and self.refusals:
+                    waited_s = 0.0
+                    self._replan()
 
     async def _check_card(self, engine: LaunchedEngine) -> None:
         lost = lost_reason(engine.placement, self._hardware.inventory)

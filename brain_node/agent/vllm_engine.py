@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from brain_node.agent.token_rate import TokenRate
 from brain_node.contract.messages import EngineClaim
 from brain_node.engine.environments import EngineEnv, Flavour
 from brain_node.engine.spec import EngineSpec, vllm_program
@@ -76,6 +77,7 @@ class LaunchedEngine:
         self.active = 0
         self.lost: str | None = None
         """Why its card cannot be used; the engine is stopped until the card is back."""
+        self.rate = TokenRate()
         self._changed = changed
         self._view = self.supervisor.view()
         self._shown: tuple[object, ...] = ()
@@ -95,6 +97,11 @@ class LaunchedEngine:
     def context(self) -> int | None:
         """Tokens it was really started with."""
         return self._view.context
+
+    @property
+    def base_url(self) -> str | None:
+        """Where it listens, while it is ready."""
+        return self._view.base_url if self.ready else None
 
     @property
     def pid(self) -> int | None:
@@ -129,7 +136,8 @@ class LaunchedEngine:
         """Everything about it, for `status`."""
         view = self.supervisor.view()
         place = "CPU" if self.placement.device == "cpu" else [f"GPU {index}" for index in self.placement.gpu_indices]
-        return {**view.as_json(), "lost": self.lost, "runs_on": place, "slots": self.placement.slots}
+        more = {"lost": self.lost, "runs_on": place, "slots": self.placement.slots, "tokens_s": self.rate.tokens_s}
+        return {**view.as_json(), **more}
 
     def _viewed(self, view: EngineView) -> None:
         self._view = view

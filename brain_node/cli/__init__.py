@@ -1,5 +1,6 @@
 """The command line `brain-node`."""
 
+import os
 import sys
 
 import typer
@@ -36,6 +37,9 @@ def version() -> None:
 
 def main() -> None:
     """Entry point of the script."""
+    if os.environ.get("NO_COLOR"):
+        # Colour libraries drop colours then but keep bold and cursor movements; for a dumb terminal they send none.
+        os.environ["TERM"] = "dumb"
     # A stream that cannot encode a sign must not turn a healthy answer into a failure.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import sys
+from collections import deque
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,9 @@ from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.options import DataDir
 from brain_node.exit_codes import TEMPORARY
 from brain_node.settings import Settings, SettingsError, resolve
+
+if TYPE_CHECKING:
+    from brain_node.agent.running import AgentControl, Show
 
 
 def join(
@@ -56,6 +61,9 @@ def join(
     log_level: Annotated[
         str | None, typer.Option(help="debug, info or warning. (env: BRAIN_NODE_LOG_LEVEL)", show_default="info")
     ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Log lines instead of the live panel, also on a terminal.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log lines as JSON. (env: BRAIN_NODE_LOG_JSON)")] = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -80,10 +88,10 @@ def join(
         settings = resolve(flags, os.environ, data_dir)
     except SettingsError as error:
         fail_with(error)
-    raise typer.Exit(_run(settings))
+    raise typer.Exit(_run(settings, panel=not plain))
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, *, panel: bool) -> int:
     # Imported here: `status` and `--help` must not pay for the agent.
     from brain_node.agent.build import build_agent
     from brain_node.agent.lock import AlreadyRunningError, DataDirLock
@@ -96,10 +104,39 @@ def _run(settings: Settings) -> int:
         fail("already_running", str(error), "brain-node status, or brain-node stop", TEMPORARY)
     except OSError as error:
         fail_with(error)
-    configure_logs(settings.data_dir, as_json=settings.log_json, level=settings.log_level, secrets=settings.secrets)
+    recent, show = _panel() if panel and not settings.log_json else (None, None)
+    configure_logs(
+        settings.data_dir,
+        as_json=settings.log_json,
+        level=settings.log_level,
+        secrets=settings.secrets,
+        recent=recent,
+    )
     try:
-        return asyncio.run(run_agent(build_agent(settings)))
+        agent = build_agent(settings)
+        code = asyncio.run(run_agent(agent, show))
     except Exception as error:
         fail_with(error)
     finally:
         lock.release()
+    if agent.fault is not None and show is not None:
+        # The panel is the last thing on the screen; what ended the agent has to be below it, in plain words.
+        fail(agent.fault.code, agent.fault.message, agent.fault.next_step, code)
+    return code
+
+
+def _panel() -> "tuple[deque[str], Show] | tuple[None, None]":
+    """The live panel, where both streams are a terminal that can draw one; else nothing."""
+    from rich.console import Console
+
+    from brain_node.cli.panel import show_panel
+
+    console = Console(stderr=True)
+    if not (console.is_terminal and sys.stdout.isatty()) or console.is_dumb_terminal:
+        return None, None
+    recent: deque[str] = deque(maxlen=50)
+
+    async def show(control: "AgentControl") -> None:
+        await show_panel(console, control.status, control.why, recent)
+
+    return recent, show
