@@ -73,6 +73,7 @@ class Registry:
     on_change: list[Callable[[StateChange], None]] = field(default_factory=list)
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
+    on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
     on_event: list[Callable[[NodeEvent], None]] = field(default_factory=list)
     on_doubt: list[Callable[[Node], None]] = field(default_factory=list)
     trusted: tuple[str, ...] = ()
@@ -169,6 +170,8 @@ class Registry:
         node.reported.telemetry = beat.telemetry
         node.reported.engines = beat.engines
         node.reported.draining = beat.draining
+        for watcher in self.on_heartbeat:
+            watcher(node)
         self._changed(node, before, "said so in its heartbeat")
 
     def silent(self, now: float, lag: LoopLag) -> list[tuple[Node, Session]]:
