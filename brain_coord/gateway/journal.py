@@ -52,7 +52,8 @@ class Record:
         request, result, decision = self.request, self.result, self.decision
         answer, won = result.answer, self.outcome in ("completed", "incomplete", "client_cancelled", "slow_client")
         target = result.target if won else None
-        completion = None if answer is None or not answer.clock.output_events else answer.completion
+        generated = answer is not None and answer.clock.output_events and request.dialect.streams
+        completion = answer.completion if answer is not None and generated else None
         clock = None if answer is None else answer.clock
         decode_ms = None
         if clock is not None and clock.first_output is not None and clock.last_output is not None:

@@ -208,6 +208,12 @@ class RawNode:
         self._spawn(self._serve(socket))
 
     async def _serve(self, socket: ClientConnection) -> None:
+        try:
+            await self._take_jobs(socket)
+        finally:
+            socket.transport.abort()
+
+    async def _take_jobs(self, socket: ClientConnection) -> None:
         while True:
             message = json.loads(await socket.recv())
             if message["type"] != "job":

@@ -36,6 +36,11 @@ def _choice_length(choice: dict[str, Any]) -> int:
     return _delta_length(body) if isinstance(body, dict) else text_length(choice.get("text"))
 
 
+def _vector_length(item: Any) -> int:
+    vector = item.get("embedding") if isinstance(item, dict) else None
+    return len(vector) if isinstance(vector, str | list) else 0
+
+
 def _choices(body: dict[str, Any]) -> list[dict[str, Any]]:
     choices = body.get("choices")
     return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
@@ -116,8 +121,11 @@ class OpenAI:
         return _usage(body.get("usage"))
 
     def text_bytes_of(self, body: dict[str, Any]) -> int:
-        """Text of every choice."""
-        return sum(map(_choice_length, _choices(body)))
+        """Text of every choice; of embeddings the vectors, so that an answer without any counts as empty."""
+        vectors = body.get("data")
+        return sum(map(_choice_length, _choices(body))) + (
+            sum(map(_vector_length, vectors)) if isinstance(vectors, list) else 0
+        )
 
     def tail(self, events: list[bytes], *, done: bool) -> bytes:
         """Ends with `[DONE]`."""
