@@ -1,43 +1,167 @@
-"""/network: the fleet and the models as one server-rendered page."""
+"""The public pages: the network, a node, a model, a decision, a receipt, the verifier and the playground.
 
-from pathlib import Path
-from typing import Any
+They show no prompt, no address and no key.
+"""
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, select_autoescape
+import time
+from typing import Annotated, Any, Final
 
-from brain_coord.fleet.registry import Registry
-from brain_coord.gateway.entry import Gateway
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
-_PAGES = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=select_autoescape())
+from brain_coord.routing.inputs import AUTO_MODEL
+from brain_coord.routing.vocabulary import Mode, Privacy
+from brain_coord.store.errors import StoreUnavailable
+from brain_coord.web.render import SECURITY, fragment, page
+from brain_coord.web.site import Site
+from brain_coord.web.view.recent import decision_row
+from brain_coord.web.view.rows import model_rows, node_row
+from brain_coord.web.view.trace import trace_of
 
-SECURITY = {
-    "content-security-policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
-
-
-def unknown(value: Any, unit: str = "") -> str:
-    """A figure with its unit; UNKNOWN when it was never measured."""
-    if value is None:
-        return "UNKNOWN"
-    text = f"{value:.1f}" if isinstance(value, float) else str(value)
-    return f"{text} {unit}".rstrip()
+NODE_DECISIONS: Final = 10
+EVENT_STREAM: Final = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
 
 
-_PAGES.filters["unknown"] = unknown
+def pages_router(site: Site, is_operator: Any) -> APIRouter:
+    """The pages over one coordinator.
 
-
-def network_router(gateway: Gateway, registry: Registry) -> APIRouter:
-    """The pages over one coordinator."""
+    Args:
+        site: what they are made from.
+        is_operator: whether a request comes from a logged-in operator.
+    """
     router = APIRouter(include_in_schema=False)
 
+    def missing(heading: str, sentence: str, status: int = 404) -> HTMLResponse:
+        return page("missing.html", status=status, heading=heading, sentence=sentence, **site.values())
+
     @router.get("/network")
-    async def network() -> HTMLResponse:
-        nodes = [node.public_view() for node in registry]
-        page = _PAGES.get_template("network.html").render(nodes=nodes, models=gateway.decider.models())
-        return HTMLResponse(page, headers=SECURITY)
+    async def network(request: Request) -> HTMLResponse:
+        frame = site.hub.fresh()
+        return page(
+            "network.html",
+            frame=frame,
+            position=site.hub.position,
+            url=_own_url(request, site),
+            **site.values("/network"),
+        )
+
+    @router.get("/network/events")
+    async def events(request: Request, seen: str = "") -> Response:
+        if site.hub.full:
+            return Response("too many live views are open; the page itself works", 503, {"retry-after": "30"})
+        last = request.headers.get("last-event-id") or seen
+        return StreamingResponse(site.hub.stream(last), media_type="text/event-stream", headers=EVENT_STREAM)
+
+    @router.get("/network/history")
+    async def history(minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> JSONResponse:
+        columns = site.history.columns(time.time() - 60 * minutes)
+        return JSONResponse(columns, headers={"cache-control": "no-store"})
+
+    @router.get("/network/nodes/{node_id}")
+    async def node(node_id: str) -> HTMLResponse:
+        known = site.registry.get(node_id)
+        if known is None:
+            return missing("No such node", f"No node {node_id} has joined.")
+        decisions = [
+            decision_row(each)
+            for each in site.recent.newest(len(site.recent))
+            if any(attempt["target"] == node_id for attempt in each.draft.attempts)
+        ]
+        return page(
+            "node.html",
+            row=node_row(known),
+            rtt_samples=known.measured.rtt.samples,
+            agent_version=known.reported.agent_version,
+            skips=site.skips(known),
+            refused=[(refusal.model, refusal.reason) for refusal in known.reported.refused],
+            explanation=site.explain(known),
+            decisions=decisions[:NODE_DECISIONS],
+            **site.values(),
+        )
+
+    @router.get("/network/models/{model_id:path}")
+    async def model(model_id: str) -> HTMLResponse:
+        catalog = site.gateway.decider.catalog
+        known = catalog.get(model_id)
+        if known is None:
+            near = ", ".join(catalog.nearest(model_id))
+            return missing(
+                "No such model", f"This catalog has no {model_id}" + (f"; near to it: {near}." if near else ".")
+            )
+        nodes = list(site.registry.nodes.values())
+        rows = model_rows(catalog, nodes, site.gateway.decider.backends)
+        serving = [
+            (each, next(speed for speed in each.speeds if speed.model == model_id))
+            for each in (node_row(node) for node in site.registry if node.connected and model_id in node.models)
+        ]
+        return page(
+            "model.html",
+            model=known,
+            row=next(row for row in rows if row.model == model_id),
+            nodes=serving,
+            **site.values(),
+        )
+
+    @router.get("/network/decisions/{decision_id}")
+    async def decision(decision_id: str, part: bool = False) -> HTMLResponse:
+        finished = site.recent.get(decision_id)
+        if finished is None:
+            return missing(
+                "Not remembered", f"Decision {decision_id} is not among the latest; its receipt may have it."
+            )
+        trace = trace_of(finished.draft.body())
+        if part:
+            return _part(trace, site)
+        receipt_id = finished.draft.receipt_id if finished.recorded else None
+        return page("decision.html", decision_id=decision_id, receipt_id=receipt_id, trace=trace, **site.values())
+
+    @router.get("/network/receipts/{receipt_id}")
+    async def receipt(request: Request, receipt_id: str, part: bool = False) -> HTMLResponse:
+        try:
+            envelope = await site.receipts.envelope(receipt_id)
+        except StoreUnavailable:
+            return missing("Not now", "Receipts cannot be read right now; try again shortly.", 503)
+        if envelope is None:
+            return missing("No such receipt", f"There is no receipt {receipt_id}.")
+        trace = trace_of(envelope["body"])
+        if part:
+            return _part(trace, site)
+        return page(
+            "receipt.html",
+            receipt_id=receipt_id,
+            time=envelope["body"]["time"],
+            link=envelope,
+            trace=trace,
+            operator=is_operator(request),
+            **site.values(),
+        )
+
+    @router.get("/network/verify")
+    async def verify() -> HTMLResponse:
+        return page("verify.html", **site.values("/network/verify"))
+
+    @router.get("/network/playground")
+    async def playground(request: Request, model: str = "") -> HTMLResponse:
+        offered = site.gateway.decider.models()
+        return page(
+            "playground.html",
+            models=[*([AUTO_MODEL] if offered else []), *offered] or [AUTO_MODEL],
+            chosen=model or next(iter(offered), AUTO_MODEL),
+            modes=[str(mode) for mode in Mode],
+            privacies=[str(level) for level in Privacy],
+            url=_own_url(request, site),
+            **site.values("/network/playground"),
+        )
 
     return router
+
+
+def _part(trace: Any, site: Site) -> HTMLResponse:
+    """A trace alone, for a page that shows it inside itself."""
+    html = fragment("parts/trace.html", trace=trace, **site.values())
+    return HTMLResponse(html, headers={**SECURITY, "cache-control": "no-store"})
+
+
+def _own_url(request: Request, site: Site) -> str:
+    """Where this coordinator is reached, as the browser sees it."""
+    return f"{request.url.scheme}://{request.headers.get('host', 'COORDINATOR')}{site.base}"

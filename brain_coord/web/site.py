@@ -1,0 +1,105 @@
+"""The site over one coordinator: what it remembers, the live frame, and the parts that the pages read."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry
+from brain_coord.gateway.entry import Gateway
+from brain_coord.gateway.routes.context import ReceiptShelf
+from brain_coord.observe.finished import FinishedRequest
+from brain_coord.web.live import Item, Lists, LiveHub
+from brain_coord.web.view.history import PERIOD_S, History
+from brain_coord.web.view.recent import RecentRequests, decision_row
+from brain_coord.web.view.rows import class_rows, model_rows, node_rows, summary_of
+
+DECISIONS_SHOWN = 15
+
+
+@dataclass(slots=True)
+class Site:
+    """Everything the pages are made from.
+
+    Attributes:
+        explain: a node's reliability score (`score`, `terms`); `None` for a node without one.
+        skips: why requests passed a node by within the last hour, most frequent first.
+        base: path prefix that a proxy in front keeps.
+    """
+
+    gateway: Gateway
+    registry: Registry
+    receipts: ReceiptShelf
+    explain: Callable[[Node], Mapping[str, Any] | None]
+    skips: Callable[[Node], Mapping[str, int]]
+    base: str = ""
+    recent: RecentRequests = field(default_factory=RecentRequests)
+    history: History = field(default_factory=History)
+    hub: LiveHub = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hub = LiveHub(self.lists, self.base)
+        self.gateway.on_finished.append(self.finished)
+
+    def finished(self, request: FinishedRequest) -> None:
+        """One more request is over."""
+        self.recent.add(request)
+        self.history.finished(request)
+
+    def lists(self) -> Lists:
+        """The lists of /network as they are now."""
+        nodes = list(self.registry.nodes.values())
+        backends = self.gateway.decider.backends
+        models = model_rows(self.gateway.decider.catalog, nodes, backends)
+        health = self.receipts.health()
+        summary = summary_of(
+            nodes,
+            models=sum(bool(row.classes) for row in models),
+            running=len(self.gateway.running) - len(self.gateway.waiting),
+            waiting=len(self.gateway.waiting),
+            receipts={"ok": "recorded", "spooling": "kept on disk", "refusing": "not recorded"}[health["state"]],
+        )
+        return {
+            "summary": [Item("summary", "parts/summary.html", summary)],
+            "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in node_rows(nodes, self._passed_by)],
+            "models": [
+                Item(f"model-{number}", "parts/model.html", row) for number, row in enumerate(models) if row.classes
+            ],
+            "classes": [
+                Item(f"class-{row.resource_class}", "parts/class.html", row) for row in class_rows(backends, nodes)
+            ],
+            "decisions": [
+                Item(f"decision-{each.decision_id}", "parts/decision.html", decision_row(each))
+                for each in self.recent.newest(DECISIONS_SHOWN)
+            ],
+        }
+
+    def _passed_by(self, node: Node) -> str | None:
+        """The reason for which most requests passed a node by lately."""
+        return next(iter(self.skips(node)), None)
+
+    async def run(self) -> None:
+        """Keep the live frame and the history going; runs for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.hub.run())
+            tasks.create_task(self._keep_history())
+
+    async def _keep_history(self) -> None:
+        while True:
+            self.history.close_period(time.time(), self.states())
+            await asyncio.sleep(PERIOD_S)
+
+    def states(self) -> dict[str, int]:
+        """How many nodes are in each state."""
+        return dict(Counter(node.state for node in self.registry.nodes.values()))
+
+    def close(self) -> None:
+        """Let every viewer go."""
+        self.hub.close()
+
+    def values(self, here: str = "") -> dict[str, Any]:
+        """What every page needs."""
+        return {"base": self.base, "here": here}

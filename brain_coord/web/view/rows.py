@@ -1,0 +1,255 @@
+"""The tables of /network as frozen records; equal records need no new HTML."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from brain_coord.classes.backend import ClassBackend
+from brain_coord.fleet.node import Node
+from brain_coord.routing.vocabulary import ResourceClass
+from brain_coord.routing.weights import TRUST_OF
+from brain_node.contract.catalog import Catalog
+
+NODES_SHOWN: Final = 200
+"""Rows of the fleet table; a larger fleet is counted in full and listed by /v1/nodes."""
+
+_ORDER: Final = {"BUSY": 0, "ONLINE": 1, "DEGRADED": 2, "DRAINING": 3, "OFFLINE": 4}
+STATES: Final = tuple(_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Decode speed of one model on one node, in tokens per second.
+
+    Attributes:
+        basis: `n answers` when customers' answers gave it, else `join benchmark`.
+    """
+
+    model: str
+    tok_s: float | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node: what was measured here, and beside it what the node claims."""
+
+    node_id: str
+    state: str
+    why: str | None
+    operator: bool
+    trusted: bool
+    region: str | None
+    models: tuple[str, ...]
+    active: int
+    slots: int
+    speeds: tuple[Speed, ...]
+    rtt_ms: float | None
+    reliability: int
+    compute_class: str | None
+    measured: bool
+    ask_usd_per_1m: float | None
+    cards: tuple[str, ...]
+    vram_mib: int | None
+    engine: str | None
+    engines: tuple[tuple[str, str, str | None], ...]
+    skipped: str | None
+
+    @property
+    def free(self) -> int:
+        """Jobs it could take now."""
+        return max(0, self.slots - self.active)
+
+
+def node_row(node: Node, skipped: str | None = None) -> NodeRow:
+    """The row of one node; `skipped` is why most requests passed it by lately."""
+    report, measured, offer = node.reported.report, node.measured, node.reported.offer
+    best = measured.best
+    engine = " ".join(part for part in (report.engine, report.engine_version) if part) or None
+    return NodeRow(
+        node_id=node.node_id,
+        state=node.state,
+        why="banned by the operator" if node.banned is not None else node.degraded,
+        operator=node.operator,
+        trusted=node.trusted,
+        region=offer.region,
+        models=tuple(node.models),
+        active=node.active,
+        slots=node.slots,
+        speeds=speeds_of(node),
+        rtt_ms=None if measured.rtt.rtt_ms is None else round(measured.rtt.rtt_ms, 1),
+        reliability=node.reliability,
+        compute_class=None if best is None else best.compute_class,
+        measured=measured.basis != "unmeasured",
+        ask_usd_per_1m=offer.ask_usd_per_1m,
+        cards=_counted(gpu.name or "unnamed card" for gpu in report.gpus),
+        vram_mib=report.vram_mib,
+        engine=engine,
+        engines=tuple((claim.model, claim.state, claim.cause) for claim in node.reported.engines),
+        skipped=skipped,
+    )
+
+
+def speeds_of(node: Node) -> tuple[Speed, ...]:
+    """Speed by model, from customers' answers where there were any, else from the join benchmark."""
+    rows = []
+    for model in node.models:
+        window, benchmark = node.measured.decode_tok_s.get(model), node.measured.benchmarks.get(model)
+        if window is not None and window.value is not None:
+            rows.append(Speed(model, round(window.value, 1), f"{window.samples} answers"))
+        elif benchmark is not None:
+            rows.append(Speed(model, round(benchmark.decode_tok_s, 1), "join benchmark"))
+        else:
+            rows.append(Speed(model, None, "not measured yet"))
+    return tuple(rows)
+
+
+def _counted(names: Iterable[str]) -> tuple[str, ...]:
+    """`2 × name` for equal cards."""
+    return tuple(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
+
+
+def node_rows(
+    nodes: Iterable[Node], skipped: Callable[[Node], str | None], limit: int = NODES_SHOWN
+) -> tuple[NodeRow, ...]:
+    """The rows of the fleet table: working nodes first, then by id."""
+    ranked = sorted(nodes, key=lambda node: (_ORDER[node.state], node.node_id))
+    return tuple(node_row(node, skipped(node)) for node in ranked[:limit])
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The fleet in one line."""
+
+    states: tuple[tuple[str, int], ...]
+    active: int
+    slots: int
+    models: int
+    running: int
+    waiting: int
+    receipts: str
+
+    @property
+    def nodes(self) -> int:
+        """Every node that ever joined."""
+        return sum(count for _, count in self.states)
+
+    @property
+    def connected(self) -> int:
+        """Nodes with an open link."""
+        return sum(count for state, count in self.states if state != "OFFLINE")
+
+
+def summary_of(nodes: Iterable[Node], *, models: int, running: int, waiting: int, receipts: str) -> Summary:
+    """Count the fleet."""
+    counts: Counter[str] = Counter()
+    active = slots = 0
+    for node in nodes:
+        counts[node.state] += 1
+        if node.connected:
+            active += node.active
+            slots += node.slots
+    states = tuple((state, counts[state]) for state in STATES)
+    return Summary(states, active, slots, models, running, waiting, receipts)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model of the catalog: who serves it, and how fast."""
+
+    model: str
+    name: str
+    classes: tuple[str, ...]
+    nodes: int
+    loaded: int
+    free: int
+    tok_s: float | None
+    slowest_tok_s: float | None
+    fastest_tok_s: float | None
+    min_vram_mib: int
+    mock: bool
+
+
+def model_rows(catalog: Catalog, nodes: Iterable[Node], backends: Sequence[ClassBackend]) -> tuple[ModelRow, ...]:
+    """Every model that is on offer now, in catalog order, then those that no connected node serves."""
+    offers: dict[str, list[str]] = {}
+    for backend in backends:
+        for model_id in backend.models():
+            offers.setdefault(model_id, []).append(str(backend.resource_class))
+    serving: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.connected:
+            for model_id in node.models:
+                serving.setdefault(model_id, []).append(node)
+    rows = []
+    for model in catalog:
+        here = serving.get(model.id, [])
+        speeds = [tok_s for node in here if (tok_s := _speed(node, model.id)) is not None]
+        rows.append(
+            ModelRow(
+                model=model.id,
+                name=model.name,
+                classes=tuple(offers.get(model.id, [])),
+                nodes=len(here),
+                loaded=sum(model.id in node.loaded for node in here),
+                free=sum(node.free for node in here if node.state in ("ONLINE", "BUSY")),
+                tok_s=round(median(speeds), 1) if speeds else None,
+                slowest_tok_s=round(min(speeds), 1) if speeds else None,
+                fastest_tok_s=round(max(speeds), 1) if speeds else None,
+                min_vram_mib=model.min_vram_mib,
+                mock=model.mock,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: not row.classes))
+
+
+def _speed(node: Node, model: str) -> float | None:
+    window, benchmark = node.measured.decode_tok_s.get(model), node.measured.benchmarks.get(model)
+    if window is not None and window.value is not None:
+        return window.value
+    return None if benchmark is None else benchmark.decode_tok_s
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """One resource class; what it does not know of itself is `None` and shown as UNKNOWN."""
+
+    resource_class: str
+    trust: str
+    configured: bool
+    models: int
+    latency_ms: float | None
+    reliability: float | None
+    cost_usd_per_1m: float | None
+    quality: float | None
+    samples: int
+
+
+def class_rows(backends: Sequence[ClassBackend], nodes: Iterable[Node]) -> tuple[ClassRow, ...]:
+    """All four classes, in the order of the documentation."""
+    by_class = {backend.resource_class: backend for backend in backends}
+    asks: dict[bool, list[float]] = {True: [], False: []}
+    for node in nodes:
+        if node.connected and (ask := node.reported.offer.ask_usd_per_1m) is not None:
+            asks[node.operator].append(ask)
+    rows = []
+    for resource_class in ResourceClass:
+        backend = by_class.get(resource_class)
+        samples = None if backend is None else backend.samples
+        of_nodes = {ResourceClass.NATIVE_NETWORK: asks[False], ResourceClass.CLOUD_GPU: asks[True]}
+        rows.append(
+            ClassRow(
+                resource_class=str(resource_class),
+                trust=str(TRUST_OF[resource_class]),
+                configured=backend is not None,
+                models=0 if backend is None else len(backend.models()),
+                latency_ms=None if samples is None else samples.latency_ms,
+                reliability=None if samples is None else samples.reliability,
+                cost_usd_per_1m=min(of_nodes.get(resource_class, []), default=None),
+                quality=None,
+                samples=0 if samples is None else samples.confidence,
+            )
+        )
+    return tuple(rows)
