@@ -1,21 +1,23 @@
 """The composition: every room of the coordinator, wired once, started and stopped in order."""
 
 import asyncio
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
 import structlog
 
 from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
-from brain_coord.classes.backend import ClassBackend
-from brain_coord.classes.node_class import NodeClass
+from brain_coord.classes.assembly import Classes
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.entry import Gateway
+from brain_coord.gateway.guard import ConnectionBounds, bounded
 from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.gateway.limits import KeyMeters
 from brain_coord.gateway.quiet import quiet_app
 from brain_coord.gateway.routes.context import ApiContext
 from brain_coord.gateway.waiting import WaitingRoom
@@ -25,10 +27,9 @@ from brain_coord.measure.lag import LoopLag
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
 from brain_coord.probes.benchmarks import BenchmarkKeeper
 from brain_coord.routing.inputs import ModelNeed
-from brain_coord.routing.vocabulary import ResourceClass
-from brain_coord.settings import Settings
+from brain_coord.settings import Settings, restart_needed
 from brain_coord.store.store import Store
-from brain_coord.web.pages import network_router
+from brain_coord.web.watch import Watch
 from brain_node.contract.catalog import Catalog, load_catalog
 from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import Limits
@@ -48,11 +49,14 @@ class Coordinator:
     catalog: Catalog
     registry: Registry
     lag: LoopLag
+    classes: Classes
     gateway: Gateway
+    bounds: ConnectionBounds
     gate: NodeGate
     fleet: StoredFleet
     scores: ScoreKeeper
     benchmarks: BenchmarkKeeper
+    watch: Watch
     quiet: Any
     admin: AdminServer
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -71,18 +75,17 @@ class Coordinator:
         registry = Registry(settings.heartbeat_s, needs=needs, lag=lag)
         scores = ScoreKeeper(store, registry)
         fleet = StoredFleet(store, registry, scores, catalog, settings.token_required)
-        backends: list[ClassBackend] = [
-            NodeClass(ResourceClass.NATIVE_NETWORK, registry, catalog, operator=False),
-            NodeClass(ResourceClass.CLOUD_GPU, registry, catalog, operator=True),
-        ]
-        receipts = StoredReceipts(store)
         waiting = WaitingRoom(settings.queue_limit)
+        classes = Classes(registry, catalog, waiting.capacity, _later(waiting.capacity))
+        classes.configure(settings.classes)
+        receipts = StoredReceipts(store)
         gateway = Gateway(
             keys=StoredKeys(store),
-            decider=Decider(backends, catalog, settings.community_first),
+            decider=Decider(classes.backends, catalog, settings.community_first, settings.gateway.queue_s),
             waiting=waiting,
             journal=receipts,
             settings=settings.gateway,
+            meters=KeyMeters(settings.plans),
         )
         gate = NodeGate(
             registry=registry,
@@ -96,16 +99,43 @@ class Coordinator:
         )
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
         quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
-        quiet.include_router(network_router(gateway, registry))
-        admin = AdminServer(settings.data_dir / SOCKET_NAME, operations(registry))
-        self = cls(settings, store, catalog, registry, lag, gateway, gate, fleet, scores, benchmarks, quiet, admin)
+        watch = Watch(
+            gateway=gateway,
+            registry=registry,
+            store=store,
+            receipts=receipts,
+            data_dir=settings.data_dir,
+            explain=scores.explanation,
+            skips=lambda node: registry.skip_counts(node, monotonic()),
+            base=settings.root_path,
+        )
+        quiet.include_router(watch.router)
+        admin = AdminServer(settings.data_dir / SOCKET_NAME, operations(registry, classes))
+        bounds = replace(settings.connections)
+        self = cls(
+            settings,
+            store,
+            catalog,
+            registry,
+            lag,
+            classes,
+            gateway,
+            bounds,
+            gate,
+            fleet,
+            scores,
+            benchmarks,
+            watch,
+            quiet,
+            admin,
+        )
         await fleet.load()
         registry.on_capacity.append(waiting.capacity)
         registry.on_offer.append(benchmarks.check)
         registry.on_event.append(scores.event)
         registry.on_change.append(_log_change)
         await admin.start()
-        self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run())
+        self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
         return self
 
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
@@ -119,7 +149,8 @@ class Coordinator:
             if self.gateway.serves(path):
                 await self.gateway({**scope, "path": path}, receive, send)
             else:
-                await self.quiet({**scope, "path": path}, receive, send)
+                limit_bytes = self.settings.gateway.body_bytes
+                await self.quiet({**scope, "path": path}, bounded(receive, limit_bytes), send)
         elif kind == "websocket":
             if path == LINK_PATH:
                 await self.gate.link(scope, receive, send)
@@ -128,8 +159,26 @@ class Coordinator:
             else:
                 await refuse(receive, send, 404, f"there is no websocket at {path}")
 
+    def reconfigure(self, wanted: Settings) -> list[str]:
+        """Take new settings without touching what runs; returns those that need a restart, and stay as they are."""
+        settings, kept = restart_needed(self.settings, wanted)
+        self.settings = settings
+        gateway = self.gateway
+        self.classes.configure(settings.classes)
+        gateway.settings = settings.gateway
+        gateway.meters.plans = settings.plans
+        gateway.decider = replace(
+            gateway.decider, community_first=settings.community_first, wait_s=settings.gateway.queue_s
+        )
+        gateway.waiting.limit = settings.queue_limit
+        self.fleet.token_required = settings.token_required
+        self.bounds.take(settings.connections)
+        gateway.waiting.capacity()
+        return kept
+
     async def drain(self) -> None:
         """Refuse new requests, let streams end within the limit, end the rest cleanly, then let the nodes go."""
+        self.watch.close()
         await self.gateway.drain(self.settings.drain_s)
         await self.gate.close_all()
 
@@ -140,6 +189,7 @@ class Coordinator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.classes.close()
         await self.scores.flush()
         await self.store.close()
 
@@ -151,13 +201,26 @@ async def _public_key(store: Store) -> str:
     return next(str(key["public_key"]) for key in history[0]["keys"] if key["key_id"] == current)
 
 
-def operations(registry: Registry) -> dict[str, Operation]:
+def _later(capacity: Callable[[], None]) -> Callable[[float], None]:
+    """Tell waiting requests at the end of a pause; a moment after it, as the loop's clock is coarser than ours."""
+    loop = asyncio.get_running_loop()
+
+    def later(delay_s: float) -> None:
+        loop.call_later(delay_s + 0.005, capacity)
+
+    return later
+
+
+def operations(registry: Registry, classes: Classes) -> dict[str, Operation]:
     """What the operator's commands may ask of a running coordinator."""
 
     async def nodes(_: dict[str, Any]) -> list[dict[str, Any]]:
         return [node.public_view() for node in registry]
 
-    return {"nodes": nodes}
+    async def targets(_: dict[str, Any]) -> list[dict[str, Any]]:
+        return classes.view()
+
+    return {"nodes": nodes, "targets": targets}
 
 
 def _log_change(change: StateChange) -> None:

@@ -7,6 +7,7 @@ import typer
 from brain_coord import __version__
 from brain_coord.cli.keys import key_app
 from brain_coord.cli.nodes import nodes_app
+from brain_coord.cli.operator import operator_app
 from brain_coord.cli.receipts import receipts_app
 from brain_coord.cli.route import route
 from brain_coord.cli.serve import serve_command
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command("serve")(serve_command)
 app.command("route")(route)
 app.add_typer(key_app, name="key")
+app.add_typer(operator_app, name="operator")
 app.add_typer(token_app, name="token")
 app.add_typer(nodes_app, name="nodes")
 app.add_typer(receipts_app, name="receipts")

@@ -1,0 +1,275 @@
+"""Prometheus metrics of a coordinator, as a view of its records. Bounded labels: never a node id, a key or a free text."""
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+from time import monotonic, time
+from typing import Any, Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry, StateChange
+from brain_coord.observe.finished import FinishedRequest
+
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+SPEEDS: Final = (1, 2, 5, 10, 20, 40, 60, 90, 130, 200, 300, 500)
+LAGS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+STATES: Final = ("ONLINE", "BUSY", "DEGRADED", "DRAINING", "OFFLINE")
+LATE: Final = 1.5
+"""A heartbeat that comes after so many periods is late."""
+
+LAG_PERIOD_S: Final = 0.25
+
+CAUSES: Final = frozenset(
+    {
+        "bad_job", "busy", "cancelled", "connection_refused", "draining", "engine_error", "engine_lost", "engine_refused",
+        "failed", "incomplete", "no_engine", "no_free_slot", "node_lost", "not_accepted", "protocol", "refused", "timeout",
+        "too_large",
+    }
+)  # fmt: skip
+"""Causes that are told apart; a node may send any word, and a label must not grow by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where gauges look when they are asked for.
+
+    Attributes:
+        running: requests under way, the waiting ones included.
+        waiting: requests in the queue.
+        receipts: `state` (ok, spooling, refusing), `spooled` and `since_s` of the receipt store.
+        models: model ids of the catalog.
+    """
+
+    registry: Registry
+    running: Callable[[], int]
+    waiting: Callable[[], int]
+    receipts: Callable[[], Mapping[str, Any]]
+    models: frozenset[str]
+    version: str
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Fed by hooks; `expose` writes them down."""
+
+    sources: Sources
+    collector: CollectorRegistry = field(default_factory=CollectorRegistry)
+    _heard: dict[str, float] = field(default_factory=dict)
+    requests: Counter = field(init=False)
+    refused: Counter = field(init=False)
+    attempts: Counter = field(init=False)
+    tokens: Counter = field(init=False)
+    recorded: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+    queue: Histogram = field(init=False)
+    first_output: Histogram = field(init=False)
+    speed: Histogram = field(init=False)
+    changes: Counter = field(init=False)
+    heartbeats: Counter = field(init=False)
+    late: Counter = field(init=False)
+    lag: Histogram = field(init=False)
+
+    def __post_init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        into = self.collector
+        self.requests = Counter(
+            "brain_requests",
+            "Requests that were decided, by how they ended.",
+            ("class", "mode", "outcome"),
+            registry=into,
+        )
+        self.refused = Counter(
+            "brain_requests_refused", "Requests that ended before a decision, by error code.", ("code",), registry=into
+        )
+        self.attempts = Counter("brain_attempts", "Attempts at targets, by result.", ("class", "result"), registry=into)
+        self.tokens = Counter("brain_tokens", "Tokens that count for the ledger.", ("kind",), registry=into)
+        self.recorded = Counter("brain_receipts_recorded", "Receipts made durable.", registry=into)
+        self.seconds = Histogram(
+            "brain_request_seconds", "Whole time of a request.", ("class",), buckets=SECONDS, registry=into
+        )
+        self.queue = Histogram(
+            "brain_queue_seconds", "Wait of a request for a free slot.", buckets=SECONDS, registry=into
+        )
+        self.first_output = Histogram(
+            "brain_first_output_seconds",
+            "Dispatch to first output of streamed answers.",
+            ("class",),
+            buckets=SECONDS,
+            registry=into,
+        )
+        self.speed = Histogram(
+            "brain_decode_tokens_per_second",
+            "Decode speed of streamed answers.",
+            ("class",),
+            buckets=SPEEDS,
+            registry=into,
+        )
+        self.changes = Counter(
+            "brain_node_state_changes",
+            "Changes of nodes' states, by the state that followed.",
+            ("state",),
+            registry=into,
+        )
+        self.heartbeats = Counter("brain_heartbeats", "Heartbeats of nodes.", registry=into)
+        self.late = Counter(
+            "brain_heartbeats_late", "Heartbeats that came later than one and a half periods.", registry=into
+        )
+        self.lag = Histogram(
+            "brain_event_loop_lag_seconds", "How late the event loop ran a due timer.", buckets=LAGS, registry=into
+        )
+        build = Gauge("brain_build_info", "Version of the coordinator.", ("version",), registry=into)
+        build.labels(self.sources.version).set(1)
+        for state in STATES:
+            self.changes.labels(state)
+        for kind in ("prompt", "completion"):
+            self.tokens.labels(kind)
+        self.collector.register(_Live(self.sources))
+        ProcessCollector(namespace="brain", registry=into)
+
+    def finished(self, request: FinishedRequest) -> None:
+        """A request is over."""
+        draft = request.draft
+        name = draft.resource_class or "none"
+        self.requests.labels(name, draft.mode, draft.outcome).inc()
+        for attempt in draft.attempts:
+            self.attempts.labels(attempt["class"], result_of(attempt["cause"])).inc()
+        timings, tokens = draft.timings, draft.tokens
+        if request.recorded:
+            self.recorded.inc()
+        if timings.queued_ms is not None:
+            self.queue.observe(timings.queued_ms / 1000)
+        if timings.total_ms is not None:
+            self.seconds.labels(name).observe(timings.total_ms / 1000)
+        if draft.outcome != "completed":
+            return
+        if draft.streamed and timings.first_output_ms is not None:
+            self.first_output.labels(name).observe(timings.first_output_ms / 1000)
+        if timings.decode_tok_s is not None:
+            self.speed.labels(name).observe(timings.decode_tok_s)
+        self.tokens.labels("prompt").inc(tokens.prompt_billed or 0)
+        self.tokens.labels("completion").inc(tokens.completion_billed or 0)
+
+    def request_refused(self, code: str) -> None:
+        """A request ended before a decision; `code` is one of the published error codes."""
+        self.refused.labels(code).inc()
+
+    def changed(self, change: StateChange) -> None:
+        """A node's state became another."""
+        self.changes.labels(change.after).inc()
+        if change.after == "OFFLINE":
+            self._heard.pop(change.node_id, None)
+
+    def heartbeat(self, node: Node) -> None:
+        """A heartbeat came."""
+        now = monotonic()
+        before = self._heard.get(node.node_id)
+        self._heard[node.node_id] = now
+        self.heartbeats.inc()
+        if before is not None and now - before > LATE * self.sources.registry.heartbeat_s:
+            self.late.inc()
+
+    async def run(self) -> None:
+        """Measure the event loop's lag; runs for ever."""
+        while True:
+            due = monotonic() + LAG_PERIOD_S
+            await asyncio.sleep(LAG_PERIOD_S)
+            self.lag.observe(max(0.0, monotonic() - due))
+
+    def expose(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.collector)
+
+
+def result_of(cause: str | None) -> str:
+    """The label for an attempt's cause."""
+    if cause is None:
+        return "answered"
+    if cause.startswith("status_"):
+        return f"status_{cause[7]}xx" if cause[7:8].isdigit() else "other"
+    return cause if cause in CAUSES else "other"
+
+
+class _Live(Collector):
+    """Gauges that are read from the running coordinator when somebody asks."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        sources = self._sources
+        nodes = list(sources.registry.nodes.values())
+        connected = [node for node in nodes if node.connected]
+        states = Counts(node.state for node in nodes)
+        yield _by("brain_nodes", "Nodes that ever joined, by state.", "state", {each: states[each] for each in STATES})
+        slots = {"offered": sum(node.slots for node in connected), "active": sum(node.active for node in connected)}
+        yield _by("brain_slots", "Slots of connected nodes: offered, and active in a job.", "kind", slots)
+        yield _one(
+            "brain_nodes_unmeasured",
+            "Connected nodes without a token that the coordinator timed.",
+            sum(node.measured.basis == "unmeasured" for node in connected),
+        )
+        yield _by(
+            "brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", self._models(connected)
+        )
+        rtts = [node.measured.rtt.rtt_ms / 1000 for node in connected if node.measured.rtt.rtt_ms is not None]
+        if rtts:
+            yield _one("brain_node_rtt_median_seconds", "Median over nodes of their round trip.", median(rtts))
+            top = quantiles(rtts, n=20, method="inclusive")[-1] if len(rtts) > 1 else rtts[0]
+            yield _one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", top)
+        if connected:
+            scores = [node.reliability for node in connected]
+            yield _one(
+                "brain_node_reliability_median",
+                "Median over connected nodes of their reliability score.",
+                median(scores),
+            )
+        waiting = sources.waiting()
+        yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)
+        yield _one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
+        yield from self._receipts()
+
+    def _models(self, connected: list[Node]) -> dict[str, int]:
+        serving = Counts(model for node in connected for model in node.models)
+        return {model: serving[model] for model in sorted(self._sources.models) if serving[model]}
+
+    def _receipts(self) -> Iterator[Metric]:
+        health = self._sources.receipts()
+        state, since_s = health["state"], health.get("since_s")
+        behind = 0.0 if state == "ok" or since_s is None else max(0.0, time() - since_s)
+        yield _by(
+            "brain_receipts_state",
+            "1 for the state that holds: written to the database, kept on disk, or refused.",
+            "state",
+            {each: int(each == state) for each in ("ok", "spooling", "refusing")},
+        )
+        yield _one(
+            "brain_receipts_spooled", "Receipts on disk that the database does not have yet.", health.get("spooled", 0)
+        )
+        yield _one("brain_receipts_lag_seconds", "For how long receipts have not reached the database.", behind)
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
+    return family
