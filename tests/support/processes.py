@@ -72,8 +72,13 @@ class Program:
     def wait(self, timeout_s: float = 30.0) -> int:
         """The exit code; a negative number for the signal that ended it."""
         code = self._process.wait(timeout_s)
-        self._reader.join(5.0)
+        self._close()
         return code
+
+    def _close(self) -> None:
+        self._reader.join(5.0)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def stop(self, timeout_s: float = 30.0) -> int:
         """SIGTERM and wait."""
@@ -86,9 +91,7 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10.0)
-        self._reader.join(5.0)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._close()
 
     def __enter__(self) -> "Program":
         return self
