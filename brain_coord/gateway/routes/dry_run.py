@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.errors import fault
+from brain_coord.gateway.http import read_body
 from brain_coord.gateway.request import parse_request
 from brain_coord.gateway.routes.context import Context, KnownCaller
 
@@ -18,6 +19,16 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
     dialect = DIALECTS.get(path)
     if dialect is None:
         raise fault("invalid_field", f"`path` must be one of {', '.join(DIALECTS)}", param="path")
-    parsed = parse_request("dry-run", dialect, await request.body(), dict(request.headers))
+    headers, bounds = dict(request.headers), context.gateway.settings
+    raw = await read_body(
+        request.receive,
+        headers,
+        limit_bytes=bounds.body_bytes,
+        idle_s=bounds.body_idle_s,
+        least_bytes_per_s=bounds.body_bytes_per_s,
+    )
+    parsed = parse_request("dry-run", dialect, raw, headers)
     decision = context.gateway.decider.decide(parsed, caller)
-    return {"sentence": decision.sentence(), "worth_waiting": decision.worth_waiting, **decision.routing().to_dict()}
+    over = [each.to_dict() for each in decision.passed_over()]
+    summary = {"sentence": decision.sentence(), "worth_waiting": decision.worth_waiting, "passed_over": over}
+    return {**summary, **decision.routing().to_dict()}

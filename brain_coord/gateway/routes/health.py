@@ -9,13 +9,13 @@ from brain_coord.gateway.routes.context import Context
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.api_route("/healthz", methods=["GET", "HEAD"])
 async def healthz(context: Context) -> dict[str, Any]:
     """200 while the process answers."""
     return {"status": "ok", "version": context.version, "loop_lag_ms": round(context.lag.last_s * 1000, 3)}
 
 
-@router.get("/readyz")
+@router.api_route("/readyz", methods=["GET", "HEAD"])
 async def readyz(context: Context, response: Response) -> dict[str, Any]:
     """503 while shutting down, or while requests could not be recorded."""
     health = context.receipts.health()
