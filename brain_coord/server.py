@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 
 import structlog
 import uvicorn
 
+from brain_coord.config import ConfigError, Loaded
 from brain_coord.coordinator import Coordinator
-from brain_coord.gateway.connection import ClientConnection
 from brain_coord.gateway.cors import with_cors
+from brain_coord.gateway.guard import GuardedConnection
+from brain_coord.gateway.http import Receive, Scope, Send
 from brain_coord.settings import Settings
 
 log = structlog.get_logger("brain.server")
@@ -40,22 +43,37 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(coordinator: Coordinator, settings: Settings) -> uvicorn.Config:
+class _App:
+    """The application as it is now: a reload may name other origins."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.renew()
+
+    def renew(self) -> None:
+        self._app = with_cors(self._coordinator, self._coordinator.settings.gateway.cors_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        with_cors(coordinator, settings.gateway.cors_origins),
+        app,
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
         lifespan="off",
         loop="uvloop",
-        http=type("Connection", (ClientConnection,), {"stall_s": settings.gateway.stall_s}),
+        http=GuardedConnection.bound_by(coordinator.bounds),
         ws="websockets-sansio",
         ws_max_size=512 * 1024,
         ws_ping_interval=20.0,
         ws_ping_timeout=None,  # a late pong is no proof of death; silence is judged by heartbeats
         ws_per_message_deflate=False,
-        timeout_keep_alive=75,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=10,
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
@@ -65,15 +83,49 @@ def _config(coordinator: Coordinator, settings: Settings) -> uvicorn.Config:
     )
 
 
-async def serve(settings: Settings, on_ready: Callable[[Coordinator, int], None]) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal ends at once.
+class Reloader:
+    """Takes a changed configuration on SIGHUP. A bad one changes nothing."""
+
+    def __init__(self, coordinator: Coordinator, app: _App, config: uvicorn.Config, read: Callable[[], Loaded]) -> None:
+        self._coordinator = coordinator
+        self._app = app
+        self._config = config
+        self._read = read
+        self._lock = asyncio.Lock()
+
+    async def reload(self) -> None:
+        """Read the configuration again and take what can change while requests run."""
+        async with self._lock:
+            try:
+                loaded = await asyncio.to_thread(self._read)
+            except ConfigError as error:
+                faults = [str(each) for each in error.faults]
+                log.error("configuration not reloaded, the old one goes on", faults=faults)  # noqa: TRY400
+                return
+            for warning in loaded.warnings:
+                log.warning("configuration", warning=warning)
+            kept = self._coordinator.reconfigure(loaded.settings)
+            self._app.renew()
+            settings = self._coordinator.settings
+            if isinstance(self._config.ssl, ssl.SSLContext) and settings.tls_cert is not None:
+                self._config.ssl.load_cert_chain(settings.tls_cert, settings.tls_key)
+            log.info("configuration reloaded", needs_restart=kept)
+
+
+async def serve(
+    settings: Settings, on_ready: Callable[[Coordinator, int], None], read: Callable[[], Loaded] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; a second signal ends at once. SIGHUP reloads the configuration.
 
     Args:
         settings: what to run with.
         on_ready: told once the port accepts connections, with the port that was bound.
+        read: reads the configuration again.
     """
     coordinator = await Coordinator.start(settings)
-    server = _Server(_config(coordinator, settings))
+    app = _App(coordinator)
+    config = _config(coordinator, app, settings)
+    server = _Server(config)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -87,6 +139,16 @@ async def serve(settings: Settings, on_ready: Callable[[Coordinator, int], None]
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    reloads: set[asyncio.Task[None]] = set()
+    if read is not None:
+        reloader = Reloader(coordinator, app, config, read)
+
+        def on_hang_up() -> None:
+            task = loop.create_task(reloader.reload())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        loop.add_signal_handler(signal.SIGHUP, on_hang_up)
     serving = asyncio.create_task(server.serve())
     try:
         started = asyncio.create_task(server.ready.wait())

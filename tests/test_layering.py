@@ -40,6 +40,7 @@ LAYERS = [
         "brain_coord.coordinator",
         "brain_coord.memory",
         "brain_coord.server",
+        "brain_coord.config",
         "brain_coord.settings",
         "brain_coord.cli",
         "brain_coord.__main__",

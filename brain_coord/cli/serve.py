@@ -5,19 +5,46 @@ import ipaddress
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
+import structlog
 import typer
 
-from brain_coord.cli.store_access import CONFIG, DATABASE_URL, DataDir, fail
+from brain_coord.cli.store_access import CONFIG, DataDir, fail
+from brain_coord.config import ConfigError, Loaded, load
 from brain_coord.coordinator import Coordinator
 from brain_coord.observe.logs import configure_logs
 from brain_coord.receipts.signer import SignerError
 from brain_coord.routing.vocabulary import CommunityFirst
 from brain_coord.server import PortTaken, serve
-from brain_coord.settings import DEFAULT_PORT, Settings
 from brain_coord.store.errors import StoreError
 from brain_node.contract.catalog import CatalogError
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar="BRAIN_COORD_CONFIG",
+        show_default="config.toml in the data folder, if it is there",
+        help="Configuration file (TOML).",
+    ),
+]
+
+FLAGS: Final = {
+    "host": ("server", "host"),
+    "port": ("server", "port"),
+    "root_path": ("server", "root_path"),
+    "tls_cert": ("server", "tls_cert"),
+    "tls_key": ("server", "tls_key"),
+    "trusted_proxy": ("server", "trusted_proxies"),
+    "cors_origin": ("server", "cors_origins"),
+    "drain_timeout": ("server", "drain_s"),
+    "catalog": ("routing", "catalog"),
+    "community_first": ("routing", "community_first"),
+    "log_level": ("log", "level"),
+    "json_logs": ("log", "json"),
+}
+"""Where each flag would stand in the file."""
 
 
 def url_of(host: str, port: int, root_path: str = "", scheme: str = "http") -> str:
@@ -33,43 +60,75 @@ def url_of(host: str, port: int, root_path: str = "", scheme: str = "http") -> s
 
 def serve_command(
     data_dir: DataDir,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 or :: for every network.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = DEFAULT_PORT,
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 or :: for every network.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. Default: 8470.")] = None,
     catalog: Annotated[Path | None, typer.Option(help="Model allowlist to use instead of the shipped one.")] = None,
-    root_path: Annotated[str, typer.Option(help="Path prefix that a proxy in front keeps, e.g. /brain.")] = "",
+    root_path: Annotated[str | None, typer.Option(help="Path prefix that a proxy in front keeps, e.g. /brain.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain (PEM); with --tls-key it serves https.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
     community_first: Annotated[
-        CommunityFirst,
+        CommunityFirst | None,
         typer.Option(
-            envvar="BRAIN_COMMUNITY_FIRST", help="For whom a PUBLIC request in AUTO takes a Brain Node first."
+            help="For whom a PUBLIC request in AUTO takes a Brain Node first; also BRAIN_COMMUNITY_FIRST. Default: free."
         ),
-    ] = CommunityFirst.FREE,
+    ] = None,
     open_join: Annotated[bool, typer.Option("--open-join", help="Let nodes join without a token.")] = False,
     trusted_proxy: Annotated[
         list[str] | None, typer.Option(help="Proxy whose forwarded headers count; repeat for more.")
     ] = None,
-    drain_timeout: Annotated[float, typer.Option(min=0, help="Seconds that streams get to end at a stop.")] = 30.0,
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], typer.Option()] = "info",
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="Origin whose pages may call the API; repeat for more.")
+    ] = None,
+    drain_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that streams get to end at a stop. Default: 30.")
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Default: info.")
+    ] = None,
     json_logs: Annotated[
         bool | None, typer.Option("--json-logs/--plain-logs", help="Default: JSON off a terminal.")
     ] = None,
 ) -> None:
-    """Run the coordinator until SIGTERM or Ctrl-C; a second signal ends it at once."""
-    configure_logs(as_json=json_logs, level=log_level)
-    settings = Settings(
-        data_dir=data_dir,
-        host=host,
-        port=port,
-        root_path=root_path.rstrip("/"),
-        store_url=os.environ.get(DATABASE_URL) or None,
-        catalog=catalog,
-        community_first=community_first,
-        token_required=not open_join,
-        trusted_proxies=tuple(trusted_proxy or ()),
-        drain_s=drain_timeout,
-    )
+    """Run the coordinator until SIGTERM or Ctrl-C; a second signal ends it at once, SIGHUP reloads the configuration."""
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "catalog": _absolute(catalog),
+        "root_path": root_path,
+        "tls_cert": _absolute(tls_cert),
+        "tls_key": _absolute(tls_key),
+        "community_first": community_first,
+        "trusted_proxy": trusted_proxy or None,
+        "cors_origin": cors_origin or None,
+        "drain_timeout": drain_timeout,
+        "log_level": log_level,
+        "json_logs": json_logs,
+    }
+    flags: dict[tuple[str | int, ...], tuple[str, Any]] = {
+        FLAGS[name]: (f"flag --{name.replace('_', '-')}", value) for name, value in given.items() if value is not None
+    }
+    if open_join:
+        flags["join", "token_required"] = ("flag --open-join", False)
+
+    def read() -> Loaded:
+        return load(data_dir, _absolute(config), flags=flags)
+
+    try:
+        loaded = read()
+    except ConfigError as error:
+        fail(error.code, error.message, error.next_step, CONFIG)
+    settings = loaded.settings
+    configure_logs(as_json=settings.log_json, level=settings.log_level)
+    log = structlog.get_logger("brain.config")
+    for warning in loaded.warnings:
+        log.warning("configuration", warning=warning)
 
     def ready(_: Coordinator, bound: int) -> None:
-        base = url_of(host, bound, settings.root_path)
+        scheme = "http" if settings.tls_cert is None else "https"
+        base = url_of(settings.host, bound, settings.root_path, scheme)
         sys.stdout.write(f"brain-coord listens on {base}\n  API      {base}/v1\n  network  {base}/network\n")
         sys.stdout.flush()
 
@@ -77,10 +136,15 @@ def serve_command(
     try:
         import uvloop
 
-        uvloop.run(serve(settings, ready))
+        uvloop.run(serve(settings, ready, read))
     except (StoreError, SignerError, CatalogError) as error:
         fail(error.code, error.message, error.next_step, CONFIG)
     except PortTaken as error:
         fail("port_taken", str(error), "Stop what listens there, or choose another --port", CONFIG)
     except (KeyboardInterrupt, asyncio.CancelledError):
         os._exit(130)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    """A path of the command line is taken from the working directory."""
+    return None if path is None else path.expanduser().absolute()

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from brain_coord.gateway.connection import ClientConnection
 from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.http import Event, Receive
 
 
 @dataclass(slots=True)
@@ -36,6 +37,11 @@ class ConnectionBounds:
     open: int = 0
     idle: dict["GuardedConnection", None] = field(default_factory=dict)
 
+    def take(self, wanted: "ConnectionBounds") -> None:
+        """Hold to these bounds from now on."""
+        for name in ("connections", "head_bytes", "headers", "head_s", "idle_s", "stall_s"):
+            setattr(self, name, getattr(wanted, name))
+
     def make_room(self) -> bool:
         """Whether one more may come; the connection that is idle for longest goes for it."""
         if self.open < self.connections:
@@ -45,6 +51,21 @@ class ConnectionBounds:
         oldest = next(iter(self.idle))
         oldest.hang_up()
         return True
+
+
+def bounded(receive: Receive, limit_bytes: int) -> Receive:
+    """An ASGI `receive` that ends a request whose body grows past the limit; for routes that read it whole."""
+    size = 0
+
+    async def within() -> Event:
+        nonlocal size
+        event = await receive()
+        size += len(event.get("body", b""))
+        if size > limit_bytes:
+            raise fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
+        return event
+
+    return within
 
 
 class HeadTooLarge(Exception):  # noqa: N818 — raised into the parser, which hands it on as its own

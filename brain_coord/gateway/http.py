@@ -28,7 +28,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(
-    receive: Receive, headers: dict[str, str], *, limit_bytes: int, idle_s: float, least_bytes_per_s: float
+    receive: Receive, headers: dict[str, str], *, limit_bytes: int, idle_s: float, least_bytes_per_s: float = 8 * 1024
 ) -> bytes:
     """The request's body.
 

@@ -1,0 +1,196 @@
+"""From checked tables to settings: secrets are read, files that are named must be there."""
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from brain_coord.classes.assembly import ClassSettings
+from brain_coord.classes.breaker import BreakerRules
+from brain_coord.classes.prices import Prices
+from brain_coord.classes.upstream import Offer, UpstreamSpec
+from brain_coord.config.faults import ConfigError, Fault, Where, split
+from brain_coord.config.tables import KIB, MIB, Config, UpstreamTable
+from brain_coord.gateway.attempts import Limits
+from brain_coord.gateway.generation import GatewaySettings
+from brain_coord.gateway.guard import ConnectionBounds
+from brain_coord.gateway.limits import PlanLimits
+from brain_coord.gateway.relay import PhaseLimits
+from brain_coord.routing.vocabulary import Plan
+from brain_coord.settings import Settings
+from brain_coord.store.store import StoreOptions
+from brain_node.contract.secret_file import read_private
+
+
+class _Builder:
+    """Collects faults, so that one check tells all of them."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], source_of: Callable[[Where], str]) -> None:
+        self.faults: list[Fault] = []
+        self.warnings: list[str] = []
+        self._folder = folder
+        self._environ = environ
+        self._source_of = source_of
+
+    def fault(self, where: Where, message: str) -> None:
+        self.faults.append(Fault(self._source_of(where), *split(where), message))
+
+    def path(self, value: Path | None) -> Path | None:
+        """A path of the file is taken from the file's folder."""
+        return None if value is None else self._folder / value.expanduser()
+
+    def file(self, where: Where, value: Path | None) -> Path | None:
+        """A file that must be there."""
+        path = self.path(value)
+        if path is not None and not path.is_file():
+            self.fault(where, f"there is no file {path}")
+        return path
+
+    def secret(self, where: Where, value: Path | None) -> str | None:
+        """The content of a file that holds a secret."""
+        path = self.path(value)
+        if path is None:
+            return None
+        try:
+            text, loose = read_private(path)
+        except (OSError, UnicodeDecodeError) as error:
+            self.fault(
+                where, f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'not a text'}"
+            )
+            return None
+        if loose:
+            self.warnings.append(f"{path} could be read by others: permissions tightened to 0600")
+        if not text.strip():
+            self.fault(where, f"{path} is empty")
+        return text.strip() or None
+
+    def upstream(self, where: Where, table: UpstreamTable) -> UpstreamSpec:
+        key = self.secret((*where, "api_key_file"), table.api_key_file)
+        if table.api_key_env is not None:
+            key = self._environ.get(table.api_key_env) or None
+            if key is None:
+                self.fault((*where, "api_key_env"), f"the environment variable {table.api_key_env} is not set")
+        if key is not None and not (key.isascii() and key.isprintable()):
+            self.fault(
+                (*where, "api_key_file" if table.api_key_file else "api_key_env"), "holds more than one line, or no key"
+            )
+        return UpstreamSpec(
+            name=table.name,
+            base_url=table.url,
+            offers={model: _offer(table, model) for model in table.models},
+            routes=frozenset(table.routes),
+            slots=table.slots,
+            api_key=key,
+            region=table.region,
+            probe_s=table.probe_s,
+            trust=self.trust((*where, "ca_file"), table.ca_file),
+        )
+
+    def trust(self, where: Where, value: Path | None) -> ssl.SSLContext | None:
+        path = self.file(where, value)
+        if path is None or not path.is_file():
+            return None
+        try:
+            return ssl.create_default_context(cafile=path)
+        except (OSError, ssl.SSLError):
+            self.fault(where, f"{path} holds no certificate (PEM)")
+            return None
+
+
+def _offer(table: UpstreamTable, model: str) -> Offer:
+    entry = table.models[model]
+
+    def own(name: str) -> Any:
+        value = getattr(entry, name)
+        return getattr(table, name) if value is None else value
+
+    prices = Prices(own("prompt_usd_per_1m"), own("completion_usd_per_1m"))
+    return Offer(model, entry.served or model, prices, own("quality"))
+
+
+def settings_of(
+    config: Config,
+    data_dir: Path,
+    folder: Path,
+    store_url: str | None,
+    environ: Mapping[str, str],
+    source_of: Callable[[Where], str],
+) -> tuple[Settings, list[str]]:
+    """The settings, and warnings.
+
+    Args:
+        config: the tables.
+        data_dir: the coordinator's folder.
+        folder: of the file; relative paths start there.
+        store_url: of the environment.
+        environ: the process environment, for keys of upstreams.
+        source_of: names the source of a value.
+
+    Raises:
+        ConfigError: a file that is named is not there or not usable.
+    """
+    builder = _Builder(folder, environ, source_of)
+    server, limits, deadlines, join = config.server, config.limits, config.deadlines, config.join
+    if store_url is not None and config.store.url_file is not None:
+        builder.warnings.append("the database's URL of the environment is used, not that of [store] url_file")
+    settings = Settings(
+        data_dir=data_dir,
+        host=server.host,
+        port=server.port,
+        root_path=server.root_path,
+        tls_cert=builder.file(("server", "tls_cert"), server.tls_cert),
+        tls_key=builder.file(("server", "tls_key"), server.tls_key),
+        trusted_proxies=server.trusted_proxies,
+        store_url=store_url or builder.secret(("store", "url_file"), config.store.url_file),
+        catalog=builder.file(("routing", "catalog"), config.routing.catalog),
+        community_first=config.routing.community_first,
+        token_required=join.token_required,
+        heartbeat_s=join.heartbeat_s,
+        ping_s=join.ping_s,
+        spare_slots=join.spare_slots,
+        queue_limit=config.queue.limit,
+        drain_s=server.drain_s,
+        plans={
+            Plan.FREE: PlanLimits(**config.plans.free.model_dump()),
+            Plan.PAID: PlanLimits(**config.plans.paid.model_dump()),
+        },
+        connections=ConnectionBounds(
+            connections=limits.connections,
+            head_bytes=limits.head_kib * KIB,
+            headers=limits.headers,
+            head_s=limits.head_s,
+            idle_s=limits.idle_s,
+            stall_s=config.streams.stall_s,
+        ),
+        classes=ClassSettings(
+            cloud=tuple(builder.upstream(("cloud", at), table) for at, table in enumerate(config.cloud)),
+            external=tuple(builder.upstream(("external", at), table) for at, table in enumerate(config.external)),
+            breaker=BreakerRules(**config.breaker.model_dump()),
+        ),
+        gateway=GatewaySettings(
+            limits=Limits(
+                phases=PhaseLimits(deadlines.accept_s, deadlines.first_output_s, deadlines.between_events_s),
+                whole_s=deadlines.whole_s,
+                attempts=deadlines.attempts,
+            ),
+            queue_s=config.queue.wait_s,
+            keepalive_s=config.streams.keepalive_s,
+            stall_s=config.streams.stall_s,
+            body_bytes=limits.body_mib * MIB,
+            body_idle_s=limits.body_idle_s,
+            body_bytes_per_s=limits.body_kib_per_s * KIB,
+            cors_origins=server.cors_origins,
+        ),
+        store=replace(
+            StoreOptions(),
+            on_store_failure=config.store.on_failure,
+            timeout_s=config.store.timeout_s,
+            spool_limit_bytes=config.store.spool_mib * MIB,
+        ),
+        log_level=config.log.level,
+        log_json=config.log.as_json,
+    )
+    if builder.faults:
+        raise ConfigError(builder.faults)
+    return settings, builder.warnings
