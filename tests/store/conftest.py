@@ -6,7 +6,9 @@ from brain_coord.store.store import Store, StoreOptions
 from brain_coord.store.writer import WriterLimits
 from tests.support.postgres import PostgresServer
 
-IMPATIENT = StoreOptions(timeout_s=0.5, writer=WriterLimits(retry_s=0.02, retry_max_s=0.05))
+PATIENT = StoreOptions(timeout_s=30.0)
+"""For tests without faults: a loaded machine is not an outage."""
+IMPATIENT = StoreOptions(timeout_s=1.0, writer=WriterLimits(retry_s=0.02, retry_max_s=0.05))
 """Gives up early and tries again soon: what a fault costs in production would only make tests slow."""
 
 
@@ -39,7 +41,7 @@ async def open_store(data_dir):
         while stores:
             await stores.pop().close()
 
-    async def opened(url=None, *, options=IMPATIENT, **more):
+    async def opened(url=None, *, options=PATIENT, **more):
         await close()
         stores.append(await Store.open(data_dir, url, options=options, **more))
         return stores[-1]

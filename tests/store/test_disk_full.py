@@ -11,6 +11,7 @@ import pytest
 
 from brain_coord.store.database import DATABASE_FILE
 from brain_coord.store.errors import StoreUnavailable
+from tests.store.conftest import IMPATIENT
 from tests.support.receipts import draft
 from tests.support.stores import chain_of, recovered
 
@@ -37,7 +38,7 @@ async def fill(store, numbers):
 
 
 async def test_a_full_disk_refuses_with_a_typed_error_and_loses_nothing(open_store, data_dir):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with files_limited_to(400_000):
         kept, error = await fill(store, range(1, 3000))
         assert error.code in ("disk_full", "disk_error")
@@ -51,7 +52,7 @@ async def test_a_full_disk_refuses_with_a_typed_error_and_loses_nothing(open_sto
 
 
 async def test_requests_that_keep_coming_do_not_put_off_the_recovery(open_store):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with files_limited_to(400_000):
         await fill(store, range(1, 3000))
     answers, number = [], 3000
@@ -65,17 +66,17 @@ async def test_requests_that_keep_coming_do_not_put_off_the_recovery(open_store)
 
 
 async def test_what_a_full_disk_left_behind_opens_again(open_store, data_dir):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with files_limited_to(400_000):
         kept, _ = await fill(store, range(1, 3000))
         await open_store.close()
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     kept.append((await store.append_receipt(draft(5000))).summary().receipt_id)
     assert await chain_of(store) == kept
 
 
 async def test_a_database_that_may_not_grow_is_full(open_store, data_dir):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
 
     def stop_growing(connection):
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()

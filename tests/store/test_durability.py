@@ -11,6 +11,9 @@ import pytest
 
 from brain_coord.receipts.verify import verify_lines
 from brain_coord.store.database import DATABASE_FILE
+from tests.store.conftest import IMPATIENT
+from tests.support.receipts import draft
+from tests.support.stores import recovered
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -35,6 +38,7 @@ def acknowledged(process, count):
 
 
 async def check(store, wanted):
+    await recovered(store)
     lines, ids = [], set()
     async for receipt in store.export_receipts():
         lines.append(receipt.line())
@@ -57,7 +61,7 @@ async def test_no_acknowledged_receipt_is_lost_by_five_kills_under_load(open_sto
 
 
 async def test_no_acknowledged_receipt_is_lost_by_kills_while_spooling(open_store, data_dir):
-    await open_store()
+    await open_store(options=IMPATIENT)
     await open_store.close()
     wanted = set()
     for round_ in range(3):
@@ -68,17 +72,13 @@ async def test_no_acknowledged_receipt_is_lost_by_kills_while_spooling(open_stor
             wanted |= acknowledged(process, 1500)
         holder.close()
         assert (data_dir / "spool" / "receipts.jsonl").stat().st_size > 0
-    store = await open_store()
-    while store.health.spooled or store._ledger.waiting:
-        await store.write(lambda connection: None)
+    store = await open_store(options=IMPATIENT)
     await check(store, wanted)
 
 
 @pytest.mark.parametrize("torn", [b'{"body":{"id"', b"\0" * 4096, b'\n\n{"a":1}\n'])
 async def test_a_torn_end_of_the_spool_was_never_acknowledged_and_is_dropped(open_store, data_dir, torn):
-    from tests.support.receipts import draft
-
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with contextlib.closing(sqlite3.connect(data_dir / DATABASE_FILE, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         await store.append_receipt(draft(1))
@@ -86,7 +86,7 @@ async def test_a_torn_end_of_the_spool_was_never_acknowledged_and_is_dropped(ope
     spool = data_dir / "spool" / "receipts.jsonl"
     with spool.open("ab") as file:
         file.write(torn)
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     await store.append_receipt(draft(2))
     assert await check(store, {draft(1).receipt_id, draft(2).receipt_id}) == 2
     assert spool.stat().st_size == 0

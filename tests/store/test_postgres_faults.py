@@ -6,6 +6,7 @@ import pytest
 
 from brain_coord.store.database import open_database
 from brain_coord.store.errors import StoreError, StoreUnavailable
+from tests.store.conftest import IMPATIENT
 from tests.support.postgres import PostgresServer
 from tests.support.receipts import draft
 from tests.support.stores import chain_of, recovered
@@ -29,7 +30,7 @@ async def append(store, numbers):
 
 
 async def test_receipts_outlast_a_server_that_is_killed_and_started_again(open_store, server):
-    store = await open_store(server.create_database())
+    store = await open_store(server.create_database(), options=IMPATIENT)
     await append(store, range(1, 101))
     server.kill()
     sealed = await append(store, range(101, 201))
@@ -45,7 +46,7 @@ async def test_receipts_outlast_a_server_that_is_killed_and_started_again(open_s
 
 
 async def test_a_server_that_stands_still_holds_nothing_up_for_long(open_store, server):
-    store = await open_store(server.create_database())
+    store = await open_store(server.create_database(), options=IMPATIENT)
     await append(store, range(1, 11))
     server.freeze()
     try:
@@ -62,7 +63,7 @@ async def test_a_server_that_stands_still_holds_nothing_up_for_long(open_store, 
 
 async def test_a_commit_whose_answer_was_lost_is_not_written_twice(open_store, server):
     """The server commits, but the connection is cut before it can say so."""
-    store = await open_store(server.create_database())
+    store = await open_store(server.create_database(), options=IMPATIENT)
     await append(store, range(1, 6))
     from brain_coord.store import writer as writer_module
 
@@ -100,7 +101,7 @@ class _LostAnswer:
 
 async def test_a_server_that_is_not_there_is_an_error_at_the_start(open_store, tmp_path):
     with pytest.raises(StoreUnavailable) as error:
-        await open_store(f"postgresql://brain@/x?host={tmp_path}")
+        await open_store(f"postgresql://brain@/x?host={tmp_path}", options=IMPATIENT)
     assert error.value.code == "database_down"
 
 

@@ -69,11 +69,11 @@ async def test_what_comes_while_the_spool_is_written_keeps_its_place(store_on_sq
 
 
 async def test_the_spool_outlives_a_restart(open_store, data_dir):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with held(data_dir):
         await store.append_receipt(draft(1))
         await open_store.close()
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     assert (await store.append_receipt(draft(2))).seq == 2
     assert await chain_of(store) == [draft(1).receipt_id, draft(2).receipt_id]
 
@@ -122,7 +122,7 @@ async def test_a_full_spool_refuses_and_keeps_what_it_has(open_store, data_dir):
 
 
 async def test_a_damaged_spool_is_an_error_and_stays_as_it_is(open_store, data_dir):
-    store = await open_store()
+    store = await open_store(options=IMPATIENT)
     with held(data_dir):
         for number in range(1, 4):
             await store.append_receipt(draft(number))
@@ -131,7 +131,7 @@ async def test_a_damaged_spool_is_an_error_and_stays_as_it_is(open_store, data_d
     damaged = spool.read_bytes().replace(b"r-00000002", b"r-00000009")
     spool.write_bytes(damaged)
     with pytest.raises(StoreError) as error:
-        await open_store()
+        await open_store(options=IMPATIENT)
     assert error.value.code == "spool_damaged"
     assert "line 2" in error.value.message
     assert spool.read_bytes() == damaged
@@ -168,4 +168,4 @@ async def test_an_append_that_failed_leaves_nothing_for_the_next_to_stand_behind
 
 @pytest.fixture
 async def store_on_sqlite(open_store):
-    return await open_store()
+    return await open_store(options=IMPATIENT)
