@@ -10,7 +10,6 @@ from typing import Any, Literal
 import structlog
 
 from brain_node.contract.identity import Identity
-from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
 from brain_node.link.backoff import Backoff, BackoffPolicy
 from brain_node.link.dial import Dialer, monotonic_s
@@ -120,7 +119,7 @@ class Link:
         """One connection from dialling to its end."""
         self._set(attempts=self.status.attempts + 1)
         try:
-            socket = await self._dialer.open(self._dialer.url.link, max_bytes=MAX_LINK_MESSAGE_BYTES)
+            socket = await self._dialer.link()
             protocol = LinkProtocol(
                 self._identity, self._token, lambda: (self._owner.report(), self._owner.offer()), monotonic_s()
             )

@@ -11,13 +11,19 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from brain_node import __version__
+from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
 from brain_node.exit_codes import CONFIG
 from brain_node.link.faults import Fault, LinkError
 from brain_node.link.proxy import proxy_for
+from brain_node.link.slot_connection import SlotConnection
 from brain_node.link.url import CoordinatorUrl
 
 OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 2.0
+SLOT_KEEPALIVE_S = 20.0
+"""Period of websocket pings on a slot: below the 60 s (nginx) and 100 s (Cloudflare) after which quiet ones are cut."""
+SLOT_DEAD_S = 120.0
+"""A slot whose pings stay unanswered this long is gone. Above the time a coordinator bears with a slow reader."""
 
 
 class _Connect(connect):
@@ -58,45 +64,51 @@ class Dialer:
         self._context = tls_context(ca_file) if url.secure else None
         self._environ = os.environ if environ is None else environ
 
-    async def open(
-        self,
-        uri: str,
-        *,
-        max_bytes: int,
-        authorization: str | None = None,
-        ping_interval_s: float | None = None,
-        ping_timeout_s: float | None = None,
-    ) -> ClientConnection:
-        """An open websocket at one of the coordinator's addresses.
-
-        Args:
-            uri: `url.link` or `url.slot`.
-            max_bytes: largest message accepted.
-            authorization: value of the Authorization header.
-            ping_interval_s: period of websocket pings from our side; `None` for none.
-            ping_timeout_s: how long an unanswered ping is borne.
+    async def link(self) -> ClientConnection:
+        """An open websocket for the link.
 
         Raises:
-            OSError, TimeoutError, ImportError, WebSocketException, ProxyError: as `fault_of` explains them.
+            OSError, TimeoutError, ImportError, WebSocketException, ProxyError, LinkError: as `fault_of` explains them.
         """
-        extra: dict[str, Any] = {}
+        # No websocket pings of ours: heartbeats and the coordinator's own pings tell more, and in time.
+        return await self._open(self.url.link, max_size=MAX_LINK_MESSAGE_BYTES, ping_interval=None)
+
+    async def slot(self, ticket: str, max_bytes: int) -> SlotConnection:
+        """An open websocket for a slot.
+
+        Args:
+            ticket: the session's slot ticket.
+            max_bytes: largest message accepted.
+
+        Raises:
+            OSError, TimeoutError, ImportError, WebSocketException, ProxyError, LinkError: as `fault_of` explains them.
+        """
+        connection = await self._open(
+            self.url.slot,
+            max_size=max_bytes,
+            ping_interval=SLOT_KEEPALIVE_S,
+            ping_timeout=SLOT_DEAD_S,
+            additional_headers={"Authorization": f"Bearer {ticket}"},
+            create_connection=SlotConnection,
+        )
+        assert isinstance(connection, SlotConnection)
+        return connection
+
+    async def _open(self, uri: str, **options: Any) -> ClientConnection:
+        proxy = proxy_for(self.url, self._environ)
         if self._context is not None:
-            extra["ssl"] = self._context
-        if "%" in self.url.host:
+            options["ssl"] = self._context
+        if "%" in self.url.host and proxy is None:
             # An IPv6 zone belongs to the socket call, never to the Host header.
-            extra["host"] = self.url.host
+            options["host"] = self.url.host
         dialling = _Connect(
             uri,
-            additional_headers={"Authorization": authorization} if authorization else None,
             user_agent_header=f"brain-node/{__version__}",
-            proxy=proxy_for(self.url, self._environ),
+            proxy=proxy,
             compression=None,
-            max_size=max_bytes,
             open_timeout=OPEN_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
-            ping_interval=ping_interval_s,
-            ping_timeout=ping_timeout_s,
-            **extra,
+            **options,
         )
         try:
             return await dialling

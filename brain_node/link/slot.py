@@ -21,7 +21,7 @@ class SlotSocket(Protocol):
     async def recv(self) -> str | bytes:
         """The next frame."""
 
-    async def send(self, message: str | bytes, /) -> None:
+    async def put(self, message: str | bytes, /) -> None:
         """Send one frame; returns when the line has room for more."""
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
@@ -88,11 +88,11 @@ class Slot:
             asyncio.get_running_loop().call_soon(self._task.cancel)
         elif isinstance(step, Answer):
             self._busy_changed(False)
-            await self._socket.send(encode(step.end))
+            await self._socket.put(encode(step.end))
 
     async def _run(self, start: StartJob) -> None:
         try:
-            end = await self._runner.run(start.job, start.body, self._socket.send)
+            end = await self._runner.run(start.job, start.body, self._socket.put)
         except asyncio.CancelledError:
             end = End(id=start.job.id, ok=False, cause="cancelled")
         except ConnectionClosed:
@@ -103,7 +103,7 @@ class Slot:
         # Idle before the `end` leaves: the next job may come as soon as the coordinator has it.
         self._over()
         try:
-            await self._socket.send(encode(end))
+            await self._socket.put(encode(end))
         except ConnectionClosed:
             return
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
-from websockets.asyncio.client import ClientConnection
 
 from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
 from brain_node.contract.messages import Welcome
@@ -16,30 +15,21 @@ from brain_node.link.backoff import Backoff, BackoffPolicy
 from brain_node.link.dial import Dialer, monotonic_s
 from brain_node.link.faults import Fault, fault_of
 from brain_node.link.slot import JobRunner, Slot
+from brain_node.link.slot_connection import SlotConnection
 from brain_node.link.slot_pool import SlotPool
 
 log = structlog.get_logger(__name__)
 
-KEEPALIVE_S: Final = 20.0
-"""Period of websocket pings on a slot: below the 60 s (nginx) and 100 s (Cloudflare) after which quiet ones are cut."""
-DEAD_S: Final = 120.0
-"""A slot whose pings stay unanswered this long is gone. Above the time a coordinator bears with a slow reader."""
 POLICY: Final = BackoffPolicy(start_s=0.0, window_s=1.0, cap_s=30.0, slow_s=5.0, stable_after_s=10.0)
 
-OpenSlot = Callable[[], Awaitable[ClientConnection]]
+OpenSlot = Callable[[], Awaitable[SlotConnection]]
 
 
 def slot_opener(dialer: Dialer, welcome: Welcome) -> OpenSlot:
     """How to open one slot connection of a session."""
 
-    async def open_slot() -> ClientConnection:
-        return await dialer.open(
-            dialer.url.slot,
-            max_bytes=max(welcome.limits.frame_bytes, MAX_LINK_MESSAGE_BYTES),
-            authorization=f"Bearer {welcome.slot_ticket}",
-            ping_interval_s=KEEPALIVE_S,
-            ping_timeout_s=DEAD_S,
-        )
+    async def open_slot() -> SlotConnection:
+        return await dialer.slot(welcome.slot_ticket, max(welcome.limits.frame_bytes, MAX_LINK_MESSAGE_BYTES))
 
     return open_slot
 
@@ -73,7 +63,7 @@ class Slots:
         self._retry_at = 0.0
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sockets: dict[int, ClientConnection] = {}
+        self._sockets: dict[int, SlotConnection] = {}
         self._ids = itertools.count(1)
         self.fault: Fault | None = None
         """Why the last connection could not be opened; `None` once one was."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from brain_node.agent.doctor.finding import Finding, fail, ok, warn
-from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES, PROTOCOL
+from brain_node.contract.limits import PROTOCOL
 from brain_node.contract.messages import Challenge, MessageError, decode
 from brain_node.exit_codes import CONFIG, TEMPORARY
 from brain_node.link.dial import Dialer
@@ -62,7 +62,7 @@ def _proxy(url: CoordinatorUrl, environ: Mapping[str, str]) -> Finding:
 
 async def _challenge(dialer: Dialer) -> tuple[Challenge, float]:
     began = time.monotonic()
-    socket = await dialer.open(dialer.url.link, max_bytes=MAX_LINK_MESSAGE_BYTES)
+    socket = await dialer.link()
     took_s = time.monotonic() - began
     try:
         async with asyncio.timeout(CHALLENGE_S):

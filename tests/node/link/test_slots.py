@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from brain_node.link import slots as slots_module
+from brain_node.link import dial
 from tests.support.eventually import eventually
 from tests.support.node_doubles import Linked, Owner, Runner
 from tests.support.raw_coordinator import RawCoordinator
@@ -205,7 +205,7 @@ async def test_an_idle_surplus_is_closed_after_a_while(monkeypatch):
 
 @pytest.mark.case("D-02")
 async def test_idle_lines_outlive_a_proxy_that_cuts_quiet_ones(monkeypatch):
-    monkeypatch.setattr(slots_module, "KEEPALIVE_S", 0.1)
+    monkeypatch.setattr(dial, "SLOT_KEEPALIVE_S", 0.1)
     async with (
         RawCoordinator(heartbeat_s=0.1) as coordinator,
         TcpRelay(coordinator.port, idle_s=0.8) as relay,
