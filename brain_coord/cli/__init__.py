@@ -5,6 +5,7 @@ import sys
 import typer
 
 from brain_coord import __version__
+from brain_coord.cli.check_config import check_config
 from brain_coord.cli.keys import key_app
 from brain_coord.cli.nodes import nodes_app
 from brain_coord.cli.operator import operator_app
@@ -12,6 +13,7 @@ from brain_coord.cli.receipts import receipts_app
 from brain_coord.cli.route import route
 from brain_coord.cli.serve import serve_command
 from brain_coord.cli.signing import keys_app
+from brain_coord.cli.targets import targets
 from brain_coord.cli.tokens import token_app
 
 app = typer.Typer(
@@ -21,7 +23,9 @@ app = typer.Typer(
     help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
 )
 app.command("serve")(serve_command)
+app.command("check-config")(check_config)
 app.command("route")(route)
+app.command("targets")(targets)
 app.add_typer(key_app, name="key")
 app.add_typer(operator_app, name="operator")
 app.add_typer(token_app, name="token")

@@ -12,6 +12,7 @@ import platformdirs
 import typer
 from sqlalchemy import Connection
 
+from brain_coord.config import ConfigError, database_url
 from brain_coord.receipts.signer import SignerError
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.session import session
@@ -25,8 +26,6 @@ TEMPORARY: Final = 75
 CONFIG: Final = 78
 """Exit code: only a person can mend it."""
 
-DATABASE_URL: Final = "BRAIN_COORD_DATABASE_URL"
-"""Environment variable with the PostgreSQL URL; a URL may hold a password, so it is never an argument."""
 
 
 def default_data_dir() -> Path:
@@ -51,11 +50,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 def open_store(data_dir: Path, *, write: bool) -> Iterator[Connection]:
     """A transaction on the store; its errors end the command."""
     try:
-        with session(data_dir, os.environ.get(DATABASE_URL) or None, write=write) as connection:
+        with session(data_dir, _database_url(data_dir), write=write) as connection:
             yield connection
     except StoreUnavailable as error:
         fail(error.code, error.message, error.next_step, TEMPORARY)
     except (StoreError, SignerError) as error:
+        fail(error.code, error.message, error.next_step)
+
+
+def _database_url(data_dir: Path) -> str | None:
+    """The database that `serve` would use on this data folder."""
+    named = os.environ.get("BRAIN_COORD_CONFIG")
+    try:
+        return database_url(data_dir, Path(named) if named else None)
+    except ConfigError as error:
         fail(error.code, error.message, error.next_step)
 
 

@@ -16,6 +16,7 @@ from brain_coord.config.build import settings_of
 from brain_coord.config.faults import ConfigError, Fault, Where, faults_of
 from brain_coord.config.tables import Config
 from brain_coord.settings import Settings
+from brain_node.contract.secret_file import read_private
 
 FILE_NAME: Final = "config.toml"
 PREFIX: Final = "BRAIN_COORD_"
@@ -112,6 +113,27 @@ def load(
         lambda where: _source_of(where, sources, path),
     )
     return Loaded(settings, config, path if content is not None else None, sources, (*warnings, *_strangers(environ)))
+
+
+def database_url(data_dir: Path, file: Path | None = None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The database that `serve` would use.
+
+    Other faults of the file, such as a key of an upstream that only the service has in its environment, are no concern
+    of whoever asks only this.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    url = (os.environ if environ is None else environ).get(DATABASE_URL)
+    path = file or data_dir / FILE_NAME
+    table = (_read(path, needed=file is not None) or {}).get("store")
+    name = table.get("url_file") if isinstance(table, dict) else None
+    if url or not isinstance(name, str):
+        return url or None
+    try:
+        return read_private(path.parent / Path(name).expanduser())[0].strip() or None
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError([Fault(f"file {path}", "[store]", "url_file", f"{name} cannot be read")]) from None
 
 
 def _source_of(where: Where, sources: Mapping[Where, str], path: Path) -> str:
