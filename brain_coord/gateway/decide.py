@@ -53,9 +53,12 @@ class Decision:
         return self.wait_s > 0
 
     def routing(self, resource_class: ResourceClass | None = None) -> Routing:
-        """Both decisions, with the node decision of a class (of the selected one by default)."""
+        """Both decisions, with the node decision of a class: of the selected one by default, else of one that is short."""
         chosen = resource_class or self.class_decision.selected
-        return Routing(self.class_decision, None if chosen is None else self.prospects[chosen].node_decision)
+        if chosen is not None:
+            return Routing(self.class_decision, self.prospects[chosen].node_decision)
+        short = [each.node_decision for each in self._short_of_capacity() if each.node_decision is not None]
+        return Routing(self.class_decision, next((each for each in short if each.considered), next(iter(short), None)))
 
     def sentence(self) -> str:
         """One line on how the request is routed, or why it cannot be, and on who was passed over."""
