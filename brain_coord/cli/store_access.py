@@ -12,6 +12,7 @@ import platformdirs
 import typer
 from sqlalchemy import Connection
 
+from brain_coord.config import DATABASE_URL as DATABASE_URL
 from brain_coord.config import ConfigError, database_url
 from brain_coord.receipts.signer import SignerError
 from brain_coord.store.errors import StoreError, StoreUnavailable
@@ -25,7 +26,6 @@ TEMPORARY: Final = 75
 
 CONFIG: Final = 78
 """Exit code: only a person can mend it."""
-
 
 
 def default_data_dir() -> Path:
@@ -50,7 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 def open_store(data_dir: Path, *, write: bool) -> Iterator[Connection]:
     """A transaction on the store; its errors end the command."""
     try:
-        with session(data_dir, _database_url(data_dir), write=write) as connection:
+        with session(data_dir, store_url(data_dir), write=write) as connection:
             yield connection
     except StoreUnavailable as error:
         fail(error.code, error.message, error.next_step, TEMPORARY)
@@ -58,7 +58,7 @@ def open_store(data_dir: Path, *, write: bool) -> Iterator[Connection]:
         fail(error.code, error.message, error.next_step)
 
 
-def _database_url(data_dir: Path) -> str | None:
+def store_url(data_dir: Path) -> str | None:
     """The database that `serve` would use on this data folder."""
     named = os.environ.get("BRAIN_COORD_CONFIG")
     try:

@@ -97,6 +97,15 @@ class _Builder:
             self.fault(where, f"{path} holds no certificate (PEM)")
             return None
 
+    def check_pair(self, cert: Path | None, key: Path | None) -> None:
+        """Certificate and key must be usable now, not at the first connection."""
+        if cert is None or key is None or not (cert.is_file() and key.is_file()):
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+        except (OSError, ssl.SSLError):
+            self.fault(("server", "tls_key"), f"{key} is not the private key (PEM, without a password) of {cert}")
+
 
 def _offer(table: UpstreamTable, model: str) -> Offer:
     entry = table.models[model]
@@ -191,6 +200,7 @@ def settings_of(
         log_level=config.log.level,
         log_json=config.log.as_json,
     )
+    builder.check_pair(settings.tls_cert, settings.tls_key)
     if builder.faults:
         raise ConfigError(builder.faults)
     return settings, builder.warnings
