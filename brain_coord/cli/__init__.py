@@ -6,6 +6,7 @@ import typer
 
 from brain_coord import __version__
 from brain_coord.cli.check_config import check_config
+from brain_coord.cli.database import db_app
 from brain_coord.cli.keys import key_app
 from brain_coord.cli.nodes import nodes_app
 from brain_coord.cli.operator import operator_app
@@ -32,6 +33,7 @@ app.add_typer(token_app, name="token")
 app.add_typer(nodes_app, name="nodes")
 app.add_typer(receipts_app, name="receipts")
 app.add_typer(keys_app, name="keys")
+app.add_typer(db_app, name="db")
 
 
 @app.command()

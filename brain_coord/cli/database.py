@@ -1,0 +1,105 @@
+"""`brain-coord db`: the store's schema and a copy of it that can be restored."""
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from brain_coord.cli.store_access import CONFIG, TEMPORARY, USAGE, AsJson, DataDir, fail, print_json, store_url
+from brain_coord.receipts.signer import KEY_FILE
+from brain_coord.store.database import DATABASE_FILE, Database, make_private_dir, open_database
+from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.migrations import HEAD
+from brain_coord.store.schema import check as schema_check
+from brain_coord.store.schema import upgrade as schema_upgrade
+
+db_app = typer.Typer(no_args_is_help=True, help="The store's schema, and backups of it.")
+
+
+def _database(data_dir: Path) -> Database:
+    return open_database(data_dir, store_url(data_dir), timeout_s=10.0, readers=1)
+
+
+@db_app.command("check")
+def check(data_dir: DataDir, as_json: AsJson = False) -> None:
+    """Say whether the schema is the newest this version knows; exit code 1 when it is not."""
+    try:
+        database = _database(data_dir)
+        try:
+            found = schema_check(database.readers)
+        finally:
+            database.close()
+    except StoreUnavailable as error:
+        fail(error.code, error.message, error.next_step, TEMPORARY)
+    except StoreError as error:
+        fail(error.code, error.message, error.next_step)
+    if as_json:
+        print_json({"current": found is None, "found": HEAD if found is None else found, "newest": HEAD})
+    elif found is None:
+        typer.echo(f"the schema is current (revision {HEAD})")
+    else:
+        typer.echo(f"the schema is {found}, the newest is {HEAD}; bring it up with: brain-coord db upgrade")
+    if found is not None:
+        raise typer.Exit(1)
+
+
+@db_app.command("upgrade")
+def upgrade(data_dir: DataDir, as_json: AsJson = False) -> None:
+    """Bring the schema up to date. `serve` does so by itself at its start."""
+    try:
+        database = _database(data_dir)
+        try:
+            changed = schema_upgrade(database.writer)
+        finally:
+            database.close()
+    except StoreUnavailable as error:
+        fail(error.code, error.message, error.next_step, TEMPORARY)
+    except StoreError as error:
+        fail(error.code, error.message, error.next_step)
+    if as_json:
+        print_json({"upgraded": changed, "revision": HEAD})
+    else:
+        typer.echo(f"upgraded to revision {HEAD}" if changed else f"the schema is current (revision {HEAD})")
+
+
+@db_app.command("backup")
+def backup(
+    data_dir: DataDir,
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty folder; made with mode 0700.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy the embedded store and the signing key, also while the coordinator runs.
+
+    To restore: stop the coordinator, copy both files back into its data folder, start it again. With PostgreSQL use its
+    own tools for the database (pg_dump) and copy only the signing key.
+    """
+    if store_url(data_dir) is not None:
+        fail("not_embedded", "the store is PostgreSQL", "Use pg_dump, and keep a copy of signing.key", USAGE)
+    source = data_dir / DATABASE_FILE
+    if not source.is_file():
+        fail("no_store", f"there is no store in {data_dir}", "Name the coordinator's --data-dir", USAGE)
+    if target.exists() and any(target.iterdir()):
+        fail("not_empty", f"{target} is not empty", "Name a new folder", USAGE)
+    try:
+        make_private_dir(target)
+        before = os.umask(0o077)
+        try:
+            with (
+                closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
+                closing(sqlite3.connect(target / DATABASE_FILE)) as copy,
+            ):
+                live.backup(copy, pages=1024)
+            shutil.copyfile(data_dir / KEY_FILE, target / KEY_FILE)
+        finally:
+            os.umask(before)
+    except (OSError, sqlite3.Error) as error:
+        shutil.rmtree(target, ignore_errors=True)  # half a backup would look like a whole one
+        fail("backup", str(error), "Check the folder's disk", CONFIG)
+    if as_json:
+        print_json({"folder": str(target), "files": [DATABASE_FILE, KEY_FILE]})
+    else:
+        typer.echo(f"copied {DATABASE_FILE} and {KEY_FILE} to {target}; keep them private")
