@@ -1,11 +1,20 @@
 """`brain/auto` on Brain Nodes: the best (node, model) pair over every real model of the catalog."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
-from brain_coord.routing.node_decision import NodeDecision, NodeScore, Rejected, nobody_to_ask
+from brain_coord.routing.node_decision import (
+    ALL_LISTED,
+    NodeDecision,
+    NodeScore,
+    Rejected,
+    Unlisted,
+    nobody_to_ask,
+    unlisted_members,
+)
 from brain_coord.routing.node_router import decide_node
 from brain_coord.routing.rejections import NOT_SERVED, rejection_bits, rejection_words
 from brain_coord.routing.sentences import no_capacity, shorten_ids
@@ -36,6 +45,8 @@ class AutoNodeDecision:
         ranked: every eligible pair, best first; the next ones are the fallbacks.
         strangers: the nodes that serve no real model, by ascending id.
         considered: how many candidate nodes there were.
+        unlisted: what stands for the rest when `ranked` and `nearest` hold only their beginnings.
+        nearest: id and reasons of the first rejected nodes; `None` where they follow from the decisions.
     """
 
     request: NodeRequest
@@ -43,6 +54,8 @@ class AutoNodeDecision:
     ranked: tuple[Pair, ...]
     strangers: tuple[Rejected, ...]
     considered: int
+    unlisted: Unlisted = ALL_LISTED
+    nearest: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
     @property
     def chosen(self) -> NodeDecision | None:
@@ -68,6 +81,8 @@ class AutoNodeDecision:
     @property
     def rejections(self) -> dict[str, list[str]]:
         """For every node that can serve no real model: what is missing for the model it comes nearest to."""
+        if self.nearest is not None:
+            return {node_id: list(reasons) for node_id, reasons in self.nearest}
         eligible = {pair.score.node_id for pair in self.ranked}
         nearest = {each.node.node_id: (each, _ANY_MODEL) for each in self.strangers}
         for decision in self.decisions:
@@ -89,12 +104,13 @@ class AutoNodeDecision:
         if not self.decisions:
             return f"0 of {self.considered} nodes can serve {AUTO_MODEL} right now (the catalog has no real model)"
         rejections = list(self.rejections.items())
-        rest = (reasons[0] for _, reasons in rejections[NAMED_NODES:])
+        rest = Counter(reasons[0] for _, reasons in rejections[NAMED_NODES:])
+        rest.update(self.unlisted.first_reasons)
         return no_capacity(AUTO_MODEL, rejections[:NAMED_NODES], rest, nobody=nobody_to_ask(self.request))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole decision as JSON values; never NaN."""
-        return {
+        members = {
             "model": self.model,
             "selected": self.selected,
             "reason": self.reason,
@@ -103,6 +119,7 @@ class AutoNodeDecision:
             "ranked": [{"model": pair.model.model_id, **pair.score.to_dict()} for pair in self.ranked],
             "rejections": self.rejections,
         }
+        return members if self.unlisted is ALL_LISTED else {**members, "unlisted": unlisted_members(self.unlisted)}
 
 
 def decide_auto_node(request: NodeRequest, models: Sequence[ModelNeed], nodes: Iterable[NodeState]) -> AutoNodeDecision:

@@ -1,8 +1,8 @@
 """What the node router answers: the pool it compared against, each node's terms, and why the others were rejected."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing import weights
@@ -103,6 +103,28 @@ class Rejected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Candidates that a decision among very many counted, but does not hold one by one.
+
+    Attributes:
+        ranked: how many eligible ones come after the listed.
+        rejected: how many rejected ones come after the listed, by id.
+        reasons: of those rejected ones, how many each reason keeps away; left empty while somebody is eligible.
+        first_reasons: the same, counting only the first reason of each.
+        worth_waiting: whether a free slot is all that one of them lacks.
+    """
+
+    ranked: int = 0
+    rejected: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    first_reasons: Mapping[str, int] = field(default_factory=dict)
+    worth_waiting: bool = False
+
+
+ALL_LISTED: Final = Unlisted()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDecision:
     """Which node takes a request for one model, and why. Everything shown of it is a view computed when asked for.
 
@@ -112,6 +134,7 @@ class NodeDecision:
         pool: what the eligible were compared against.
         ranked: the eligible, best first; the first is selected, the next ones are the fallbacks.
         rejected: all other candidates, by ascending id.
+        unlisted: what stands for the rest when the two lists hold only their beginnings.
     """
 
     request: NodeRequest
@@ -119,6 +142,7 @@ class NodeDecision:
     pool: Pool
     ranked: tuple[NodeScore, ...]
     rejected: tuple[Rejected, ...]
+    unlisted: Unlisted = ALL_LISTED
 
     @property
     def selected(self) -> str | None:
@@ -126,24 +150,33 @@ class NodeDecision:
         return self.ranked[0].node_id if self.ranked else None
 
     @property
+    def eligible(self) -> int:
+        """How many candidates could take the request."""
+        return len(self.ranked) + self.unlisted.ranked
+
+    @property
     def considered(self) -> int:
         """How many candidates there were."""
-        return len(self.ranked) + len(self.rejected)
+        return self.eligible + len(self.rejected) + self.unlisted.rejected
 
     @property
     def worth_waiting(self) -> bool:
         """Whether nobody is eligible and for at least one node a free slot is all that is missing."""
-        return not self.ranked and any(each.bits == NO_FREE_SLOT for each in self.rejected)
+        if self.ranked:
+            return False
+        return self.unlisted.worth_waiting or any(each.bits == NO_FREE_SLOT for each in self.rejected)
 
     @property
     def rejections(self) -> dict[str, list[str]]:
-        """Reasons of every rejected candidate in the published order, by ascending id."""
+        """Reasons of every rejected candidate that is listed in the published order, by ascending id."""
         return {each.node.node_id: list(self._words(each)) for each in self.rejected}
 
     @property
     def rejection_counts(self) -> dict[str, int]:
         """How many candidates were rejected for each reason; one with two reasons counts under both."""
-        return dict(most_frequent(Counter(word for each in self.rejected for word in self._words(each))))
+        counts = Counter(word for each in self.rejected for word in self._words(each))
+        counts.update(self.unlisted.reasons)
+        return dict(most_frequent(counts))
 
     @property
     def reason(self) -> str:
@@ -151,12 +184,13 @@ class NodeDecision:
         if self.ranked:
             return self.ranked[0].sentence()
         named = [(each.node.node_id, self._words(each)) for each in self.rejected[: weights.NAMED_NODES]]
-        rest = (next(self._words(each)) for each in self.rejected[weights.NAMED_NODES :])
+        rest = Counter(next(self._words(each)) for each in self.rejected[weights.NAMED_NODES :])
+        rest.update(self.unlisted.first_reasons)
         return no_capacity(self.model.model_id, named, rest, nobody=nobody_to_ask(self.request))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole decision as JSON values; never NaN."""
-        return {
+        members = {
             "model": self.model.model_id,
             "selected": self.selected,
             "reason": self.reason,
@@ -165,9 +199,19 @@ class NodeDecision:
             "ranked": [score.to_dict() for score in self.ranked],
             "rejections": self.rejections,
         }
+        return members if self.unlisted is ALL_LISTED else {**members, "unlisted": unlisted_members(self.unlisted)}
 
     def _words(self, each: Rejected) -> Iterator[str]:
         return rejection_words(each.bits, each.node, self.request, self.model)
+
+
+def unlisted_members(unlisted: Unlisted) -> dict[str, Any]:
+    """How many more there were, as JSON values."""
+    return {
+        "ranked": unlisted.ranked,
+        "rejected": unlisted.rejected,
+        "reasons": dict(most_frequent(unlisted.reasons)),
+    }
 
 
 def nobody_to_ask(request: NodeRequest) -> str:

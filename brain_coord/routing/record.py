@@ -12,7 +12,7 @@ from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.class_decision import ClassDecision
 from brain_coord.routing.dry_run import Routing
 from brain_coord.routing.inputs import ClassRequest, ClassState, ModelNeed, NodeRequest, NodeState, is_known
-from brain_coord.routing.node_decision import NodeDecision
+from brain_coord.routing.node_decision import ALL_LISTED, NodeDecision
 from brain_coord.routing.vocabulary import CommunityFirst
 
 NODES_KEPT: Final = 5
@@ -39,12 +39,12 @@ def _class_record(decision: ClassDecision) -> dict[str, Any]:
 
 
 def _node_record(decision: NodeDecision, keep: int) -> dict[str, Any]:
-    kept = replace(decision, ranked=decision.ranked[:keep], rejected=decision.rejected[:keep])
+    kept = replace(decision, ranked=decision.ranked[:keep], rejected=decision.rejected[:keep], unlisted=ALL_LISTED)
     nodes = [score.node for score in kept.ranked] + [each.node for each in kept.rejected]
     return {
         "snapshot": node_snapshot(decision.request, decision.model, nodes),
         "considered": decision.considered,
-        "eligible": len(decision.ranked),
+        "eligible": decision.eligible,
         "decision": kept_members(kept, decision.reason),
     }
 

@@ -1,6 +1,5 @@
 """The parts that every routing sentence is made of: shortened ids, numbers, weighted sums, lists of rejections."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from brain_coord.routing.weights import SCORE_DECIMALS
@@ -37,22 +36,21 @@ def weighted_sum(total: float, terms: Iterable[tuple[float, str, float]]) -> str
 
 
 def no_capacity(
-    wanted: str, named: Sequence[tuple[str, Iterable[str]]], first_reasons_of_rest: Iterable[str], *, nobody: str
+    wanted: str, named: Sequence[tuple[str, Iterable[str]]], first_reasons_of_rest: Mapping[str, int], *, nobody: str
 ) -> str:
     """Why nobody can serve: `0 of 3 nodes can serve M right now (N-3A4F…: offline; …)`.
 
     Args:
         wanted: the model asked for.
         named: id and reasons of the first candidates, by ascending id.
-        first_reasons_of_rest: of every further candidate the first reason; these are counted.
+        first_reasons_of_rest: how many further candidates have each as their first reason.
         nobody: what stands in the brackets when there was no candidate.
     """
     short = shorten_ids(node_id for node_id, _ in named)
     parts = [f"{short[node_id]}: {', '.join(reasons)}" for node_id, reasons in named]
-    counts = Counter(first_reasons_of_rest)
-    rest = counts.total()
+    rest = sum(first_reasons_of_rest.values())
     if rest:
-        counted = ", ".join(f"{count} × {reason}" for reason, count in most_frequent(counts))
+        counted = ", ".join(f"{count} × {reason}" for reason, count in most_frequent(first_reasons_of_rest))
         parts.append(f"and {rest} more: {counted}")
     return f"0 of {len(named) + rest} nodes can serve {wanted} right now ({'; '.join(parts) or nobody})"
 
