@@ -135,16 +135,16 @@ class LiveHub:
             if version == self.frame.version:
                 yield self._event(self.frame)  # nothing new, but the page learns at once that it is live
             while not self.closed:
-                changed = self._changed
+                now = self.frame.version  # more may come while this viewer takes its time
                 missed = [] if version is None else [data for at, data in self._ticks if at > version]
-                if version is not None and len(missed) == self.frame.version - version:
+                if version is not None and len(missed) == now - version:
                     for data in missed:
                         yield data
-                elif self.frame.version:
+                elif now:
                     yield self._event(None)
-                version = self.frame.version
-                if changed is self._changed:
-                    await changed.wait()
+                version = now
+                if now == self.frame.version:
+                    await self._changed.wait()
         finally:
             self.viewers -= 1
 

@@ -1,0 +1,169 @@
+"""The site over HTTP: what anybody sees, what only an operator may, and what no page says."""
+
+import asyncio
+import re
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.coordinator import CoordinatorProcess, brain_coord
+from tests.support.raw_node import RawNode
+
+PROMPT = "a-prompt-that-must-not-be-seen"
+
+
+@pytest.fixture
+def client(coordinator: CoordinatorProcess):
+    with httpx.Client(base_url=coordinator.url, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path):
+    with CoordinatorProcess(tmp_path / "coord", "--open-join") as running:
+        yield running
+
+
+def test_every_page_has_a_strict_policy_and_is_not_kept(client):
+    paths = ("/network", "/network/verify", "/network/playground", "/network/operator", "/network/nodes/N-1")
+    for path in paths:
+        reply = client.get(path)
+        policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == "'none'", path
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert "unsafe" not in reply.headers["content-security-policy"]
+        assert reply.headers["cache-control"] == "no-store"
+        assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=", reply.text), path
+        assert not re.search(r'(?:src|href|action)="(?:https?:)?//', reply.text), path
+
+
+def test_files_are_served_by_name_only_and_kept_by_their_tag(client):
+    reply = client.get("/network/static/network.js")
+    assert reply.headers["content-type"].startswith("text/javascript")
+    again = client.get("/network/static/network.js", headers={"if-none-match": reply.headers["etag"]})
+    assert again.status_code == 304
+    for name in ("../pages.py", "..%2fpages.py", "%2e%2e/pages.py", "uplot/LICENSE", "/etc/passwd", "nothing.js"):
+        assert client.get(f"/network/static/{name}").status_code == 404, name
+
+
+async def test_no_public_page_says_who_asked_what(coordinator):
+    key = coordinator.key()
+    async with (
+        RawNode(coordinator.url) as node,
+        httpx.AsyncClient(base_url=coordinator.url, trust_env=False, timeout=30) as http,
+    ):
+        await asyncio.to_thread(coordinator.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE")
+        body = {"model": "brain/mock", "messages": [{"role": "user", "content": PROMPT}], "user": PROMPT}
+        reply = await http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+        brain, answer = reply.json()["brain"], reply.json()["choices"][0]["message"]["content"]
+        decision = "d-" + brain["receipt"][2:]
+        receipt = (
+            await http.get(f"/v1/receipts/{brain['receipt']}", headers={"authorization": f"Bearer {key}"})
+        ).json()
+        secrets = [PROMPT, answer, key, receipt["body"]["key"], receipt["body"]["request_sha256"], "127.0.0.1"]
+        for path in (
+            "/network",
+            f"/network/nodes/{node.node_id}",
+            f"/network/decisions/{decision}",
+            f"/network/decisions/{decision}?part=true",
+            f"/network/receipts/{brain['receipt']}",
+            "/network/models/brain/mock",
+            "/network/history",
+            "/metrics",
+        ):
+            text = (await http.get(path)).text.replace(coordinator.url, "")
+            assert [secret for secret in secrets if secret in text] == [], path
+        assert decision in (await http.get("/network")).text
+        assert "score" in (await http.get(f"/network/decisions/{decision}?part=true")).text
+    # Nor does a log line: ids of the request and of its decision are all that names it.
+    lines = [line for line in coordinator.program.lines if '"request"' in line]
+    assert any(decision in line and brain["request_id"] in line for line in lines)
+    assert PROMPT not in coordinator.program.output
+    assert answer.strip() not in coordinator.program.output
+    assert key not in coordinator.program.output
+
+
+def test_nobody_is_operator_without_a_secret(client):
+    assert "brain-coord operator create" in client.get("/network/operator").text
+    reply = client.post("/network/operator/login", data={"secret": ""})
+    assert reply.status_code == 403
+    assert "set-cookie" not in reply.headers
+    assert client.get("/network/operator/receipts/r-1").status_code == 401
+    assert client.post("/network/operator/keys", data={"plan": "paid"}).status_code == 303
+
+
+def test_an_operator_logs_in_by_the_secret_and_out_when_it_is_replaced(coordinator, client):
+    secret = coordinator.command("operator", "create")["secret"]
+    file = coordinator.data_dir / "operator.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret not in file.read_text()
+    reply = client.post("/network/operator/login", data={"secret": secret})
+    assert reply.status_code == 303
+    cookie = reply.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/network"} <= {part.strip() for part in cookie.split(";")}
+    page = client.get("/network/operator").text
+    assert "Make a token" in page
+    csrf = re.search(r'name="csrf" value="([^"]+)"', page)[1]
+
+    made = client.post("/network/operator/keys", data={"csrf": csrf, "plan": "paid", "label": "<i>me</i>"})
+    key = re.search(r'id="made">(bk-[^<]+)<', made.text)[1]
+    assert client.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code == 200
+    assert "<i>me</i>" not in made.text
+    assert key not in coordinator.program.output
+
+    coordinator.command("operator", "create")
+    assert "Make a token" not in client.get("/network/operator").text
+    assert coordinator.command("operator", "revoke") == {"revoked": True}
+    assert client.post("/network/operator/login", data={"secret": secret}).status_code == 403
+    assert brain_coord("operator", "revoke", "--data-dir", str(coordinator.data_dir)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "form"),
+    [
+        ({}, {}),
+        ({}, {"csrf": "guess"}),
+        ({"origin": "https://evil.example"}, {"csrf": "right"}),
+        ({"origin": "null"}, {"csrf": "right"}),
+        ({"sec-fetch-site": "cross-site"}, {"csrf": "right"}),
+        ({"sec-fetch-site": "same-site"}, {"csrf": "right"}),
+    ],
+)
+def test_a_form_from_elsewhere_changes_nothing(coordinator, client, headers, form):
+    secret = coordinator.command("operator", "create")["secret"]
+    client.post("/network/operator/login", data={"secret": secret})
+    csrf = re.search(r'name="csrf" value="([^"]+)"', client.get("/network/operator").text)[1]
+    data = {"plan": "paid", **({"csrf": csrf} if form.get("csrf") == "right" else form)}
+    assert client.post("/network/operator/keys", data=data, headers=headers).status_code == 403
+    assert coordinator.command("key", "list") == []
+
+
+def test_guessing_is_slowed_down(coordinator, client):
+    coordinator.command("operator", "create")
+    codes = [client.post("/network/operator/login", data={"secret": f"bo-{n}"}).status_code for n in range(25)]
+    assert codes[:20] == [403] * 20
+    assert codes[20:] == [429] * 5
+
+
+def test_a_stop_does_not_wait_for_those_who_look(coordinator, client):
+    with client.stream("GET", "/network/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        coordinator.program.send(15)
+        assert list(lines) is not None  # ends by itself
+    assert coordinator.program.wait(15) == 0
+
+
+def test_pages_work_under_a_path_prefix(tmp_path):
+    with (
+        CoordinatorProcess(tmp_path / "coord", "--open-join", "--root-path", "/brain") as running,
+        httpx.Client(trust_env=False) as client,
+    ):
+        page = client.get(f"{running.url}/network")
+        assert page.status_code == 200
+        links = set(re.findall(r'(?:src|href|data-part)="(/[^"]*)"', page.text))
+        assert links
+        assert {link for link in links if not link.startswith("/brain/")} == set()
