@@ -98,7 +98,7 @@ class UpstreamClass:
                 cost_usd=offer.prices.cost_usd(query.path, query.prompt_tokens, query.output_tokens),
                 load=upstream.active / upstream.spec.slots,
                 out=_barred(query.node_request, upstream.spec, offer) or upstream.health.out(now),
-                last=upstream.health.last(now, (query.path, offer.model)),
+                last=upstream.health.last(now, (query.path, offer.served)),
             )
             for upstream in self.upstreams.values()
             if query.path in upstream.spec.routes

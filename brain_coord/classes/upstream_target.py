@@ -1,7 +1,6 @@
 """An upstream as a target: one HTTP request for one job, its answer passed on as it comes."""
 
 import asyncio
-import contextlib
 from errno import ECONNREFUSED
 from time import monotonic
 from typing import Final
@@ -157,10 +156,9 @@ class UpstreamExchange:
         try:
             if not self._task.done():
                 self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, TargetFault):
-                self._response = await self._task
-            if self._response is not None:
-                self._response.close()
+                await asyncio.wait((self._task,))
+            if not self._task.cancelled() and self._task.exception() is None:
+                self._task.result().close()
         finally:
             self._upstream.release()
 

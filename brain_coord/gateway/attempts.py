@@ -52,6 +52,9 @@ PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 43
 BUSY: Final = frozenset({429, 503})
 MISCONFIGURED: Final = frozenset({401, 403, 404})
 
+FAILURES: Final = ("deadline", "engine_error", "busy", "unavailable", "target_failed", "misconfigured")
+"""Why a request failed, the first of these that any of its targets gave cause for; what tells the client most comes first."""
+
 NOT_ASKED: Final = frozenset({"no_free_slot", "paused"})
 """Causes of attempts in which the target never saw the request: to lose a race for a slot is no attempt."""
 
@@ -69,6 +72,7 @@ class Result:
     content_type: str = "application/json"
     refusal: EngineFault | None = None
     failure: str | None = None
+    failures: set[str] = field(default_factory=set)
     retry_after: str | None = None
     engine_errors: int = 0
     silences: int = 0
@@ -129,7 +133,7 @@ async def run_attempts(
             return
         if len(result.reached) >= (1 if request.client_retry else limits.attempts) or result.spent:
             break
-    result.failure = result.failure or ("target_failed" if result.attempts else "no_capacity")
+    result.failure = next((word for word in FAILURES if word in result.failures), "no_capacity")
 
 
 class _Try:
@@ -191,13 +195,19 @@ class _Try:
         except TargetFault as fault:
             cause, ran, blamed = fault.cause, fault.ran, fault.blame
             settled = result.committed
-            result.failure = "incomplete" if settled else "target_failed"
+            if settled:
+                result.failure = "incomplete"
+            elif cause not in NOT_ASKED:
+                result.failures.add("target_failed")
             result.silences += cause == "timeout"
         except EngineFault as fault:
             cause, blamed = "engine_error", True
             settled = result.committed
             result.engine_errors += 1
-            result.failure = "incomplete" if settled else "engine_error"
+            if settled:
+                result.failure = "incomplete"
+            else:
+                result.failures.add("engine_error")
             result.refusal = None
             del fault
         finally:
@@ -251,16 +261,16 @@ class _Try:
             result.refusal = error
             return True
         if status in BUSY:
-            result.failure = "busy" if status == 429 else "unavailable"
+            result.failures.add("busy" if status == 429 else "unavailable")
             result.retry_after = retry_after or result.retry_after
             seconds = retry_after or ""
             self._target.health.busy(monotonic(), float(seconds) if seconds.isdigit() else None)
         elif status in MISCONFIGURED:
-            result.failure = "misconfigured"
+            result.failures.add("misconfigured")
             self._target.health.refused_us(monotonic(), status, self._asked)
         else:
             result.engine_errors += 1
-            result.failure = "engine_error"
+            result.failures.add("engine_error")
         return False
 
     def _record(self, cause: str | None, ticket: Ticket | None, *, ran: bool, blamed: bool) -> Attempt:

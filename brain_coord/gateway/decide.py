@@ -84,10 +84,6 @@ class Decision:
         paused = [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
         return "; ".join(sentences + paused) or self.class_decision.reason
 
-    def node_sentence(self) -> str:
-        """Another name of `shortage`."""
-        return self.shortage()
-
     def to_dict(self) -> dict[str, Any]:
         """As errors show it: the class decision, and who was passed over."""
         return {

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import monotonic
+from typing import Final
 
 import orjson
 
@@ -64,13 +65,24 @@ def refusal_of(dialect: Dialect, refusal: EngineFault) -> bytes | ApiError:
     )
 
 
+NOT_AGAIN: Final = frozenset({"engine_error", "deadline", "incomplete", "misconfigured"})
+"""Failures that another try at once would only repeat, or that were costly. OpenAI's clients obey `x-should-retry`."""
+
+
 def failure_of(record: Record) -> ApiError:
     """The error for a request that no target could answer."""
+    error = _failure_of(record)
+    if error.code in NOT_AGAIN or record.result.failure in NOT_AGAIN:
+        error.headers.append((b"x-should-retry", b"false"))
+    return error
+
+
+def _failure_of(record: Record) -> ApiError:
     result = record.result
     code = result.failure or "target_failed"
     brain = {
         "route": record.decision.sentence(),
-        "decision": {"class": record.decision.class_decision.to_dict()},
+        "decision": record.decision.to_dict(),
         "attempts": [attempt.to_dict() for attempt in result.attempts],
         "request_id": record.request.request_id,
     }
@@ -91,8 +103,10 @@ def failure_of(record: Record) -> ApiError:
         return fault("engine_error", "the engine failed with an error of its own", brain=brain)
     last = result.reached[-1] if result.reached else None
     if last is None or code in ("busy", "unavailable", "no_capacity"):
-        sentence = record.decision.node_sentence() or record.decision.class_decision.reason
-        return fault("no_capacity", sentence, retry_after_s=retry_after_s or 5, brain=brain)
+        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s or 5, brain=brain)
+    if code == "misconfigured":
+        sentence = "what serves this model refuses the coordinator; its operator has to mend the configuration"
+        return fault("target_failed", sentence, brain=brain)
     if last.cause in ("timeout", "not_accepted"):
         return fault("deadline", "no target gave a first output in time", brain=brain)
     return fault(
