@@ -4,8 +4,8 @@ import pytest
 
 from brain_coord.receipts.body import ReceiptDraft, Timings
 from brain_coord.routing.dry_run import decide
-from brain_coord.routing.snapshot import read_snapshot
 from brain_coord.routing.record import routing_record
+from brain_coord.routing.snapshot import read_snapshot
 from brain_coord.web.render import fragment
 from brain_coord.web.view.trace import trace_of
 
