@@ -20,7 +20,7 @@ from brain_coord.routing.rejections import NOT_SERVED, rejection_bits, rejection
 from brain_coord.routing.sentences import no_capacity, shorten_ids
 from brain_coord.routing.weights import NAMED_NODES
 
-_ANY_MODEL: Final = ModelNeed("any real model of the catalog")
+ANY_REAL_MODEL: Final = ModelNeed("any real model of the catalog")
 
 
 class Pair(NamedTuple):
@@ -84,7 +84,7 @@ class AutoNodeDecision:
         if self.nearest is not None:
             return {node_id: list(reasons) for node_id, reasons in self.nearest}
         eligible = {pair.score.node_id for pair in self.ranked}
-        nearest = {each.node.node_id: (each, _ANY_MODEL) for each in self.strangers}
+        nearest = {each.node.node_id: (each, ANY_REAL_MODEL) for each in self.strangers}
         for decision in self.decisions:
             for each in decision.rejected:
                 best = nearest.get(each.node.node_id)
@@ -143,7 +143,7 @@ def decide_auto_node(request: NodeRequest, models: Sequence[ModelNeed], nodes: I
         for each in served:
             each.append(node)
         if not served:
-            strangers.append(Rejected(node, rejection_bits(node, request, _ANY_MODEL) | NOT_SERVED))
+            strangers.append(Rejected(node, rejection_bits(node, request, ANY_REAL_MODEL) | NOT_SERVED))
     decisions = tuple(decide_node(request, model, serving[model.model_id]) for model in models if not model.mock)
     # The sort is stable and each decision is already in order, so equal totals stay in catalog order, then id order.
     pairs = [Pair(decision.model, score) for decision in decisions for score in decision.ranked]
