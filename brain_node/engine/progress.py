@@ -1,5 +1,6 @@
 """How long work around engines is shown: one line a step, never a silent minute, nothing but ASCII off a terminal."""
 
+import re
 import sys
 import time
 from typing import Final, Protocol, TextIO
@@ -7,6 +8,8 @@ from typing import Final, Protocol, TextIO
 from rich.console import Console
 from rich.status import Status
 from typing_extensions import override
+
+_CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]")
 
 PLAIN_TICK_S: Final = 15.0
 """Off a terminal, a running step says so this often."""
@@ -130,7 +133,7 @@ class Stopwatch:
 
 
 def _shorten(text: str, room: int) -> str:
-    clean = " ".join(text.split())
+    clean = " ".join(_CONTROL.sub(" ", text).split())
     return clean if len(clean) <= room else clean[: max(0, room - 3)] + "..."
 
 
