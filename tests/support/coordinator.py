@@ -1,6 +1,7 @@
 """A real coordinator process on a free port, with keys and tokens made by its own command line."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,10 +16,15 @@ from tests.support.processes import Program
 T = TypeVar("T")
 
 
-def brain_coord(*arguments: str) -> subprocess.CompletedProcess[str]:
+def brain_coord(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command of `brain-coord` to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "brain_coord", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "brain_coord", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **(env or {})},
     )
 
 
@@ -75,7 +81,7 @@ class CoordinatorProcess:
 
     def command(self, *arguments: str) -> Any:
         """The JSON that a command on this data directory prints."""
-        done = brain_coord(*arguments, "--data-dir", str(self.data_dir), "--json")
+        done = brain_coord(*arguments, "--data-dir", str(self.data_dir), "--json", env=self._env)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

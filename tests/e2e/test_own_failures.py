@@ -1,0 +1,209 @@
+"""Failures of our own parts: the store away, the coordinator restarted or killed with streams open."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.coordinator import CoordinatorProcess, brain_coord, eventually
+from tests.support.postgres import PostgresServer
+from tests.support.raw_client import RawClient
+from tests.support.raw_node import RawJob, RawNode, answer, chunk
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+CHAT = {"model": "brain/mock", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+PATH = "/v1/chat/completions"
+
+
+async def ready(coordinator: CoordinatorProcess, node: RawNode) -> None:
+    await asyncio.to_thread(
+        coordinator.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE", active=0
+    )
+
+
+async def ask(coordinator: CoordinatorProcess, key: str):
+    async with RawClient(coordinator.url, key) as client:
+        return await client.exchange("POST", PATH, CHAT)
+
+
+def receipts_of(url: str, key: str) -> list[dict[str, object]]:
+    reply = httpx.get(f"{url}/v1/receipts", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+def state_of(url: str) -> str:
+    """Whether receipts are being recorded, and where."""
+    return str(httpx.get(f"{url}/readyz", trust_env=False).json()["receipts"]["state"])
+
+
+async def long_answer(job: RawJob) -> None:
+    """An answer that goes on until it is cancelled."""
+    await job.accept()
+    await job.head()
+    number = 0
+    while not job.cancelled.is_set():
+        await job.event(chunk(f"word{number} "))
+        number += 1
+        await asyncio.sleep(0.02)
+    await job.end(ok=False, cause="cancelled")
+
+
+async def test_streams_that_outlast_the_drain_get_one_clean_error_and_the_node_cancels(tmp_path):
+    with CoordinatorProcess(tmp_path / "coord", "--open-join", "--drain-timeout", "1") as coordinator:
+        key = coordinator.key()
+        async with RawNode(coordinator.url) as node:
+            await ready(coordinator, node)
+            node.script = long_answer
+            async with RawClient(coordinator.url, key) as client:
+                await client.post(PATH, CHAT)
+                await client.read_until(b"word5")
+                stopping = asyncio.create_task(asyncio.to_thread(coordinator.program.stop))
+                reply = await client.answer()
+                assert reply.whole
+                assert [event["error"]["code"] for event in reply.data if "error" in event] == ["draining"]
+                assert "[DONE]" not in reply.data
+            assert await stopping == 0
+            assert node.jobs[-1].cancelled.is_set()
+        coordinator.restart()
+        bodies = [line["body"] for line in receipts_of(coordinator.url, key)]
+        assert [body["outcome"] for body in bodies] == ["incomplete"]
+
+
+async def test_while_draining_new_requests_are_refused_and_running_ones_finish(tmp_path):
+    with CoordinatorProcess(tmp_path / "coord", "--open-join", "--drain-timeout", "20") as coordinator:
+        key = coordinator.key()
+        async with RawNode(coordinator.url) as node:
+            await ready(coordinator, node)
+            go = asyncio.Event()
+
+            async def waits(job: RawJob) -> None:
+                await go.wait()
+                await answer(job)
+
+            node.script = waits
+            async with RawClient(coordinator.url, key) as running, RawClient(coordinator.url, key) as late:
+                await running.post(PATH, CHAT)
+                await asyncio.to_thread(eventually, lambda: node.jobs)
+                coordinator.program.send(signal.SIGTERM)
+                await asyncio.to_thread(coordinator.program.wait_for, '"stopping"')
+                refused = await late.exchange("POST", PATH, CHAT)
+                assert refused.status == 503
+                assert refused.json["error"]["code"] == "draining"
+                assert refused.headers["retry-after"]
+                go.set()
+                assert (await running.answer()).text == "one two three "
+            assert await asyncio.to_thread(coordinator.program.wait) == 0
+
+
+async def test_a_killed_coordinator_has_the_receipt_of_every_answer_whose_end_was_seen(tmp_path):
+    with CoordinatorProcess(tmp_path / "coord", "--open-join") as coordinator:
+        key = coordinator.key("paid")
+        ended: list[str] = []
+        for _ in range(3):
+            async with RawNode(coordinator.url, slots=16) as node:
+                await ready(coordinator, node)
+
+                async def keep_asking() -> None:
+                    with contextlib.suppress(OSError, AssertionError):
+                        while True:
+                            async with RawClient(coordinator.url, key) as client:
+                                reply = await client.exchange("POST", PATH, CHAT)
+                                if not reply.whole:
+                                    return
+                                if "[DONE]" in reply.data:
+                                    ended.append(reply.headers["x-brain-receipt"])
+
+                asking = [asyncio.create_task(keep_asking()) for _ in range(12)]
+                await asyncio.sleep(1.0)
+                coordinator.program.send(signal.SIGKILL)
+                await asyncio.gather(*asking)
+            await asyncio.to_thread(coordinator.program.wait)
+            await asyncio.to_thread(coordinator.restart)
+        lines = await asyncio.to_thread(receipts_of, coordinator.url, key)
+        assert len(ended) > 30
+        assert set(ended) <= {line["body"]["id"] for line in lines}
+        file = tmp_path / "receipts.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert (await asyncio.to_thread(brain_coord, "receipts", "verify", str(file))).returncode == 0
+
+
+@contextlib.contextmanager
+def held_database(data_dir: Path):
+    """Another program that holds the embedded database's write lock."""
+    connection = sqlite3.connect(data_dir / "coord.db", isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+async def test_while_the_store_is_away_answers_go_on_and_their_receipts_are_written_later(tmp_path):
+    with CoordinatorProcess(tmp_path / "coord", "--open-join") as coordinator:
+        key = coordinator.key()
+        async with RawNode(coordinator.url) as node:
+            await ready(coordinator, node)
+            assert (await ask(coordinator, key)).text == "one two three "
+            with held_database(coordinator.data_dir):
+                during = await ask(coordinator, key)
+                assert during.text == "one two three "
+                assert await asyncio.to_thread(state_of, coordinator.url) == "spooling"
+            await asyncio.to_thread(eventually, lambda: state_of(coordinator.url) == "ok")
+            lines = await asyncio.to_thread(receipts_of, coordinator.url, key)
+            assert during.headers["x-brain-receipt"] in {line["body"]["id"] for line in lines}
+
+
+async def test_an_operator_may_choose_to_refuse_what_cannot_be_recorded(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text('[store]\non_failure = "refuse"\ntimeout_s = 1.0\n[join]\ntoken_required = false\n')
+    with CoordinatorProcess(tmp_path / "coord", "--config", str(config)) as coordinator:
+        key = coordinator.key()
+        async with RawNode(coordinator.url) as node:
+            await ready(coordinator, node)
+            assert (await ask(coordinator, key)).text == "one two three "
+            with held_database(coordinator.data_dir):
+                replies = [await ask(coordinator, key) for _ in range(2)]
+            for reply in replies:
+                assert "[DONE]" not in reply.data if reply.status == 200 else True
+                error = next(event for event in reply.data if "error" in event) if reply.status == 200 else reply.json
+                assert error["error"]["code"] == "store_unavailable"
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+async def test_a_postgresql_server_that_restarts_costs_no_answer_and_no_receipt(tmp_path, postgres):
+    environment = {"BRAIN_COORD_DATABASE_URL": postgres.create_database()}
+    with CoordinatorProcess(tmp_path / "coord", "--open-join", env=environment) as coordinator:
+        key = coordinator.key()
+        async with RawNode(coordinator.url) as node:
+            await ready(coordinator, node)
+            seen = [await ask(coordinator, key)]
+            postgres.kill()
+            seen += [await ask(coordinator, key) for _ in range(3)]
+            await asyncio.to_thread(postgres.start)
+            seen.append(await ask(coordinator, key))
+            assert [reply.text for reply in seen] == ["one two three "] * 5
+            wanted = {reply.headers["x-brain-receipt"] for reply in seen}
+
+            def recorded() -> bool:
+                try:
+                    return wanted <= {line["body"]["id"] for line in receipts_of(coordinator.url, key)}
+                except (json.JSONDecodeError, KeyError):
+                    return False
+
+            await asyncio.to_thread(eventually, recorded, 60.0)
