@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Served(CoordinatorProcess):
             options: of the raw node.
         """
         identity = Identity.generate() if new or options else self._identity
-        async with RawNode(self.url, identity=identity, **options) as node:
+        async with RawNode(self.url, identity=identity, script=partial(answer, pause_s=0.012), **options) as node:
             await asyncio.to_thread(
                 self.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE", active=0
             )
@@ -81,6 +82,7 @@ def _serve(given: dict[str, Any]) -> None:
 
     from brain_coord.gateway.attempts import Limits
     from brain_coord.gateway.generation import GatewaySettings
+    from brain_coord.gateway.guard import ConnectionBounds
     from brain_coord.gateway.relay import PhaseLimits
     from brain_coord.observe.logs import configure_logs
     from brain_coord.server import serve
@@ -90,8 +92,9 @@ def _serve(given: dict[str, Any]) -> None:
     phases = PhaseLimits(**given.pop("phases", {}))
     limits = Limits(phases=phases, **given.pop("limits", {}))
     gateway = GatewaySettings(limits=limits, **given.pop("gateway", {}))
+    connections = ConnectionBounds(**given.pop("connections", {}))
     data_dir = Path(given.pop("data_dir"))
-    settings = Settings(data_dir=data_dir, token_required=False, gateway=gateway, **given)
+    settings = Settings(data_dir=data_dir, token_required=False, gateway=gateway, connections=connections, **given)
 
     def ready(_: object, port: int) -> None:
         sys.stdout.write(f"listens on http://127.0.0.1:{port}\n")
