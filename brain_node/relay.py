@@ -154,9 +154,9 @@ def _http(**connector: Any) -> aiohttp.ClientSession:
         connector=aiohttp.TCPConnector(limit=0, **connector),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=ENGINE_CONNECT_S),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # No Accept-Encoding: the engine must not compress what passes through as it is.
+        # No Accept-Encoding: the engine need not compress. One that does all the same is decoded, as its Content-Encoding
+        # goes no further than here.
         skip_auto_headers=("Accept-Encoding", "User-Agent"),
-        auto_decompress=False,
         trust_env=False,  # engines are on loopback, where a proxy variable has no business
         trace_configs=[trace],
     )
