@@ -9,7 +9,7 @@ from brain_node.agent.hardware import Hardware
 from brain_node.agent.mock import MockSource
 from brain_node.agent.source import EngineSource
 from brain_node.agent.vllm import VllmSource
-from brain_node.agent.weights import weights_of
+from brain_node.agent.weights import weights_from_hub
 from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
 from brain_node.contract.identity import load_or_create_identity
 from brain_node.engine.environments import engines_dir
@@ -68,7 +68,8 @@ def _vllm(settings: Settings, catalog: Catalog, hardware: Hardware) -> VllmSourc
             catalog.require(model)  # a misspelt name is told at once, not found missing later
     request = PlanRequest(models=settings.models or (AUTO,), slots=settings.slots, gated=settings.hf_token is not None)
     engines = engines_dir(settings.data_dir)
-    return VllmSource(catalog, request, engines, weights_of, hardware, Surroundings(settings.data_dir))
+    weights = weights_from_hub(settings.data_dir, settings.hf_token)
+    return VllmSource(catalog, request, engines, weights, hardware, Surroundings(settings.data_dir))
 
 
 def _attach(settings: Settings, catalog: Catalog) -> AttachSource:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,12 +15,13 @@ from brain_node.agent.hardware import Hardware
 from brain_node.agent.source import Changed
 from brain_node.agent.token_rate import generated_tokens
 from brain_node.agent.vllm_engine import SETTLED, LaunchedEngine, spec_of
-from brain_node.contract.catalog import Catalog, Model
+from brain_node.agent.weights import Weights
+from brain_node.contract.catalog import Catalog
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.engine import proc_table
 from brain_node.engine.environments import EngineEnv, Flavour, find_environment
 from brain_node.engine.orphans import end_orphans
-from brain_node.engine.supervisor import FetchWeights, Surroundings
+from brain_node.engine.supervisor import Surroundings
 from brain_node.exit_codes import UNAVAILABLE
 from brain_node.gpu.machine import machine_of
 from brain_node.plan.planner import plan
@@ -33,9 +34,6 @@ WATCH_S: Final = 5.0
 """Period of looking whether cards were lost or came back."""
 REPLAN_S: Final = 60.0
 """Period of trying again what did not fit, in case memory became free."""
-
-Weights = Callable[[Model], tuple[Path, FetchWeights | None]]
-"""Where a model's weights are or will be, and how they get there."""
 
 
 class NothingToServeError(Exception):
@@ -211,7 +209,7 @@ class VllmSource:
 
     def _engine(self, placement: Placement) -> LaunchedEngine:
         assert self._env is not None
-        folder, fetch = self._weights(placement.model)
+        folder, fetch = self._weights(placement.model, self._env)
 
         async def held() -> str | None:
             if not placement.gpu_uuids:

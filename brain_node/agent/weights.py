@@ -1,21 +1,27 @@
 """Where a model's weights are on this machine, or how they get there."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from brain_node.contract.catalog import Model
-from brain_node.engine.causes import Cause, CauseKind
-from brain_node.engine.supervisor import FetchError, FetchWeights
-from brain_node.engine.view import DownloadProgress
+from brain_node.engine.environments import EngineEnv
+from brain_node.engine.supervisor import FetchWeights
+from brain_node.engine.weights import Hub, HubModel, fetch_weights, fetched_weights
+
+Weights = Callable[[Model, EngineEnv], tuple[Path, FetchWeights | None]]
+"""The folder of a model's weights, and how they are fetched when they are not there yet."""
 
 
-def weights_of(model: Model) -> tuple[Path, FetchWeights | None]:
-    """The folder of a model's weights, and how they are fetched when it is not a folder of the operator's own."""
-    if model.local_folder is not None:
-        return model.local_folder, None
+def weights_from_hub(data_dir: Path, token: str | None) -> Weights:
+    """Weights from the operator's own folders where the catalog names them, else from the hub."""
 
-    async def fetch(_: Callable[[DownloadProgress], None]) -> Path:
-        message = f"{model.id} has to be fetched from a hub, which this version cannot do"
-        raise FetchError(Cause(CauseKind.MISSING_MODEL, message, "name a catalog with local folders (--catalog)"))
+    def weights(model: Model, env: EngineEnv) -> tuple[Path, FetchWeights | None]:
+        if model.local_folder is not None:
+            return model.local_folder, None
+        hub, wanted = Hub(env.python, data_dir, token), HubModel(model.repo, model.revision)
+        if (found := fetched_weights(hub, wanted)) is not None:
+            return found, None
+        return Path(), partial(fetch_weights, hub, wanted)
 
-    return Path(), fetch
+    return weights

@@ -340,3 +340,15 @@ async def test_an_attached_engines_own_name_is_seen_by_the_engine_only():
     assert end.ok
     assert orjson.loads(engine.requests[0].body)["model"] == "local-7b"
     assert wire.body == b'data: {"model":"a/model","x":"\\"model\\":\\"local-7b\\""}\n\ndata: [DONE]\n\n'
+
+
+async def test_an_engine_that_compresses_unasked_is_decoded():
+    async def script(request, _):
+        response = web.Response(body=b"data: plain\n\n" * 100, content_type="text/event-stream")
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async with FakeEngine(script) as engine:
+        wire, end, _ = await run_once(engine)
+    assert end.ok
+    assert wire.body == b"data: plain\n\n" * 100
