@@ -79,8 +79,8 @@ _CPU_DEFAULTS: Final = {
 def command(spec: EngineSpec, port: int) -> tuple[str, ...]:
     """The words that start `spec` on `port` of the loopback address."""
     words = [*spec.program, "--model", str(spec.model_path), "--served-model-name", spec.model_id]
-    words += ["--host", HOST, "--port", str(port)]
-    words += ["--disable-uvicorn-access-log"] if spec.flavour is Flavour.CUDA else []
+    # A line for every probe would soon push what explains a crash out of the last lines.
+    words += ["--host", HOST, "--port", str(port), "--disable-uvicorn-access-log"]
     if spec.tensor_parallel > 1:
         words += ["--tensor-parallel-size", str(spec.tensor_parallel)]
     if spec.memory_fraction is not None:

@@ -9,7 +9,9 @@ import fnmatch
 import hashlib
 import importlib
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,6 +51,12 @@ def plan(hub: Any, request: dict[str, Any]) -> tuple[Any, list[str]]:
         }
     )
     return info, list(sizes)
+
+
+def leave_with_the_agent() -> None:
+    """End when the agent does, however it ends: its end of the pipe closes."""
+    sys.stdin.read()
+    os._exit(1)
 
 
 def resume_partials(hub: Any) -> set[str]:
@@ -127,6 +135,7 @@ def main() -> int:
         info, names = plan(hub, request)
         if sys.stdin.readline().strip() != "go":
             return 0
+        threading.Thread(target=leave_with_the_agent, daemon=True).start()
         resumed = resume_partials(hub)
         path = hub.snapshot_download(
             request["repo"],

@@ -129,6 +129,11 @@ class EngineMachine:
             return []
         return self._end_group(self.timing.term_grace_s if term_grace_s is None else term_grace_s)
 
+    def crashed(self, cause: Cause, now: float) -> None:
+        """Its owner broke; what ran is being ended."""
+        self._run, self.cause, self.decision, self.next_start_at = None, cause, None, None
+        self._go(State.FAILED, now)
+
     # --- events ---------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Action]:

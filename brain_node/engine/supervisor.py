@@ -37,11 +37,12 @@ from brain_node.engine.events import (
     Looked,
     Released,
 )
-from brain_node.engine.group import Leftovers
+from brain_node.engine.group import Leftovers, kill_all
 from brain_node.engine.logs import EngineLog, log_path
 from brain_node.engine.ports import choose_port
 from brain_node.engine.probe import CanaryResult, EngineProbe, ProbeResult
 from brain_node.engine.process import EngineProcess
+from brain_node.engine.run_record import RunRecord
 from brain_node.engine.spec import EngineSpec
 from brain_node.engine.states import EngineMachine, State
 from brain_node.engine.timing import Timing
@@ -156,6 +157,7 @@ class EngineSupervisor:
         self._listeners: list[Callable[[EngineView], None]] = []
         self._shown: tuple[Any, ...] = ()
         self._changed = asyncio.Event()
+        self._unended: list[RunRecord] = []
         self.leftovers: list[Leftovers] = []
         """What could not be removed after an end; empty when all went well."""
 
@@ -251,6 +253,11 @@ class EngineSupervisor:
                     self._do(action)
                 if self._machine.state is State.STOPPED and item in ("stop", "end", "end loading", "over"):
                     break
+        except Exception as error:
+            # A fault of our own: the engine is ended below, and people must see that nobody watches over it now.
+            log.exception("engine_owner_crashed", model=self.spec.model_id)
+            message = f"the supervision of this engine broke: {error!r}"
+            self._machine.crashed(Cause(CauseKind.UNKNOWN, message, "restart the agent, and report it"), self._clock())
         finally:
             await self._close()
 
@@ -359,8 +366,9 @@ class EngineSupervisor:
             self._tried_ports.add(process.port)
         self._process = self._probe = None
         log.info("engine_ended", model=self.spec.model_id, pid=process.pid, code=process.code, read=cause.kind.value)
-        held = f"process {leftovers.processes[0]} of the old engine does not end" if leftovers.processes else None
-        self._mail.put_nowait(Ended(run, cause, held or await self._held()))
+        if leftovers.processes:
+            self._unended.append(process.record)
+        self._mail.put_nowait(Ended(run, cause, await self._held()))
 
     async def _fetch(self) -> None:
         assert self._fetch_weights is not None
@@ -381,6 +389,10 @@ class EngineSupervisor:
         self._mail.put_nowait(Released(await self._held()))
 
     async def _held(self) -> str | None:
+        for record in tuple(self._unended):
+            if stubborn := await asyncio.to_thread(kill_all, record, 1.0):
+                return f"process {stubborn[0]} of the old engine does not end"
+            self._unended.remove(record)
         if self._release_check is None:
             return None
         try:

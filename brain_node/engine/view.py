@@ -22,6 +22,17 @@ class DownloadProgress:
         """From 0 to 1, or `None` while the total is unknown."""
         return min(1.0, self.done_bytes / self.total_bytes) if self.total_bytes else None
 
+    @property
+    def sentence(self) -> str:
+        """Such as `34% of 15.2 GB, 85 MB/s, 2 min left`."""
+        if self.fraction is None or self.total_bytes is None:
+            return f"{self.done_bytes / 1e9:.1f} GB"
+        text = f"{self.fraction:.0%} of {self.total_bytes / 1e9:.1f} GB"
+        if self.rate_bytes_s is not None and self.eta_s is not None:
+            left = f"{self.eta_s:.0f} s" if self.eta_s < 90 else f"{self.eta_s / 60:.0f} min"
+            text += f", {self.rate_bytes_s / 1e6:.0f} MB/s, {left} left"
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
@@ -65,8 +76,8 @@ class EngineView:
     def sentence(self) -> str:
         """One line for people."""
         match self.state:
-            case State.DOWNLOADING if self.progress and self.progress.fraction is not None:
-                return f"downloading, {self.progress.fraction:.0%}"
+            case State.DOWNLOADING if self.progress:
+                return f"downloading, {self.progress.sentence}"
             case State.STARTING:
                 return f"starting, {self.elapsed_s:.0f} s"
             case State.READY:

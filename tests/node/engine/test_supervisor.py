@@ -492,6 +492,18 @@ async def test_a_stalled_engine_that_wakes_up_goes_on(fake_engine, around):
     assert engine.view().pid == pid
 
 
+async def test_a_fault_of_our_own_ends_the_engine_and_is_shown(fake_engine):
+    engine = fake_engine(FakeVllm(child=True))
+    await engine.start()
+    await ready(engine)
+    process = engine._process
+    engine._do = None  # the next action raises in the owner
+    assert await engine.wait_for_state(State.FAILED, timeout_s=20)
+    assert "supervision of this engine broke" in engine.view().sentence
+    await eventually(lambda: members(process.record) == [])
+    await engine.stop()
+
+
 async def test_a_program_that_is_not_there_is_a_broken_install(fake_engine):
     engine = fake_engine()
     engine._machine.spec = replace(engine.spec, program=("/nowhere/python", "-m", "vllm"))

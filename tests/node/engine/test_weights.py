@@ -7,8 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from brain_node.engine import proc_table
 from brain_node.engine.causes import CauseKind
 from brain_node.engine.environments import Flavour
 from brain_node.engine.spec import EngineSpec
@@ -115,13 +117,35 @@ async def test_half_a_file_that_was_damaged_is_noticed_and_fetched_anew(hub, ser
     running.cancel()
     await asyncio.wait([running])
     served.pause_after = None
-    (half,) = halves(hub)
+    half = max(halves(hub), key=lambda file: file.stat().st_size)
     half.write_bytes(bytes(half.stat().st_size))
     cause = await fault(hub)
     assert cause.kind is CauseKind.DOWNLOAD_FAILED
     assert "damaged" in cause.message
     folder, _ = await fetch(hub)
     assert (folder / "model.safetensors").read_bytes() == LARGE
+
+
+async def test_a_download_ends_with_the_agent_that_wanted_it(hub, served):
+    served.pause_after = 2_000_000
+    code = (
+        "import asyncio, sys; from pathlib import Path; from brain_node.engine.weights import *\n"
+        "hub = Hub(Path(sys.executable), Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))\n"
+        "asyncio.run(fetch_weights(hub, HubModel('acme/model', 'main'), lambda _: None))"
+    )
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(hub.data_dir), str(hub.cache_dir))
+    await eventually(lambda: served.sent_bytes >= 2_000_000)
+    (worker,) = [facts for facts in proc_table.all_processes() if child_of(agent.pid, facts.pid)]
+    agent.kill()
+    await agent.wait()
+    await eventually(lambda: not (facts := proc_table.facts_of(worker.pid)) or not facts.alive)
+
+
+def child_of(parent: int, pid: int) -> bool:
+    try:
+        return psutil.Process(pid).ppid() == parent
+    except psutil.Error:
+        return False
 
 
 def halves(hub: Hub) -> list[Path]:
@@ -243,7 +267,7 @@ async def test_an_engine_waits_for_its_weights_and_shows_how_far_they_are(hub, s
     seen: list[str] = []
     engine.subscribe(lambda view: seen.append(view.sentence))
     await engine.start()
-    await eventually(lambda: any(said.startswith("downloading, ") and said != "downloading, 0%" for said in seen))
+    await eventually(lambda: any(said.startswith("downloading, 35% of 0.0 GB") for said in seen))
     await engine.stop()
     assert engine.view().state is State.STOPPED
     served.pause_after = None
