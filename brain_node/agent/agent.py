@@ -54,6 +54,8 @@ class Agent:
         self.relay = Relay(self.desk)
         self.link = Link(parts.dialer, parts.identity, parts.settings.token, self, self.relay)
         self.started_at = time.time()
+        """A label only; how long it runs is measured from `started`."""
+        self.started = time.monotonic()
         self.fault: Fault | None = None
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import Any, cast
 import structlog
 
 from brain_node.agent.agent import Agent
+from brain_node.agent.metrics import metrics_of
 from brain_node.agent.redact import redactor
 from brain_node.agent.view import status_of
 from brain_node.local_api.server import LocalApi
@@ -33,6 +34,10 @@ class AgentControl:
         refused = [{"model": model, "reason": reason} for model, reason in status.refused]
         said = self._agent.notices.summary(time.monotonic())
         return cast("dict[str, Any]", self._clean({**said, "link": status.state, "refused_models": refused}))
+
+    def metrics(self) -> str:
+        """The state as Prometheus text."""
+        return metrics_of(self.status())
 
     def set_draining(self, draining: bool) -> None:
         """Take no new jobs, or take them again."""

@@ -21,7 +21,7 @@ def status_of(agent: Agent) -> dict[str, Any]:
         "version": __version__,
         "pid": os.getpid(),
         "started_at": agent.started_at,
-        "uptime_s": round(time.time() - agent.started_at, 1),
+        "uptime_s": round(now - agent.started, 1),
         "coordinator": {"url": agent.dialer.url.base, **_link(agent.link_status, now)},
         "draining": desk.draining,
         "draining_for": sorted(desk.closed_by),

@@ -40,10 +40,11 @@ class Notices:
         by_code: dict[str, dict[str, Any]] = {}
         skipped: dict[str, Any] | None = None
         for said in recent:
-            row = by_code.setdefault(said.code, {"count": 0})
-            row.update(count=row["count"] + 1, message=said.message, at=said.at)
             if said.data and isinstance(said.data.get("skipped"), dict):
                 skipped = said.data["skipped"]
+                continue  # its counts stand for themselves
+            row = by_code.setdefault(said.code, {"count": 0})
+            row.update(count=row["count"] + 1, message=said.message, at=said.at)
         rows = [{"code": code, **row} for code, row in by_code.items()]
         return {
             "window_s": WINDOW_S,

@@ -20,6 +20,9 @@ class Control(Protocol):
     def why(self) -> dict[str, Any]:
         """What the coordinator said lately."""
 
+    def metrics(self) -> str:
+        """The state as Prometheus text."""
+
     def set_draining(self, draining: bool) -> None:
         """Take no new jobs, or take them again."""
 
@@ -45,6 +48,7 @@ class LocalApi:
         for method, path, handler in (
             ("GET", "/status", self._status),
             ("GET", "/why", self._why),
+            ("GET", "/metrics", self._metrics),
             ("POST", "/drain", self._drain),
             ("POST", "/resume", self._resume),
             ("POST", "/stop", self._stop),
@@ -66,6 +70,9 @@ class LocalApi:
 
     async def _why(self, _: web.Request) -> web.Response:
         return _json(self._control.why())
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._control.metrics(), content_type="text/plain", charset="utf-8")
 
     async def _drain(self, _: web.Request) -> web.Response:
         self._control.set_draining(True)

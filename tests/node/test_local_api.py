@@ -20,6 +20,9 @@ class Control:
     def why(self):
         return {"notices": []}
 
+    def metrics(self):
+        return "brain_node_draining 0\n"
+
     def set_draining(self, draining):
         self.calls.append(("draining", draining))
 
