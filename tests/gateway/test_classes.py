@@ -230,11 +230,18 @@ async def test_a_client_that_leaves_ends_the_work_at_the_upstream(coordinator, s
 
 @pytest.mark.case("E-06")
 async def test_after_the_first_output_no_other_upstream_is_asked(coordinator):
-    async with FakeOpenAi("m", script=cut(3)) as breaking, FakeOpenAi("m") as healthy:
+    arrived = asyncio.Event()
+    async with FakeOpenAi("m", script=cut(3, arrived)) as breaking, FakeOpenAi("m") as healthy:
         coordinator.reload(breaking.toml("external", "breaks", probe_s=0), healthy.toml("external", "heals", probe_s=0))
-        reply = await coordinator.chat("m", stream=True)
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+        async with coordinator.http() as http, http.stream("POST", "/v1/chat/completions", json=body) as reply:
+            text = ""
+            async for piece in reply.aiter_text():
+                text += piece
+                if "w2" in text:
+                    arrived.set()
         assert healthy.calls == 0
-        assert '"code":"incomplete"' in reply.text
+        assert '"code":"incomplete"' in text
         breaking.script = cut(0)
         whole = await coordinator.chat("m", stream=True)
     assert text_of(whole.text) == "far away text "

@@ -62,8 +62,8 @@ def status(code: int, message: str = "no", **headers: str) -> Script:
     return answer
 
 
-def cut(words: int = 0) -> Script:
-    """Breaks the connection, after some words of a stream."""
+def cut(words: int = 0, when: asyncio.Event | None = None) -> Script:
+    """Breaks the connection, after some words of a stream and not before `when`."""
 
     async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
         model = json.loads(body)["model"]
@@ -72,11 +72,10 @@ def cut(words: int = 0) -> Script:
             await response.prepare(request)
             for number in range(words):
                 await response.write(_chunk(model, {"content": f"w{number} "}))
+        if when is not None:
+            await when.wait()
         assert request.transport is not None
-        if words:
-            request.transport.close()  # a reset could overtake what was written
-        else:
-            request.transport.abort()
+        request.transport.abort()
         return response
 
     return answer
