@@ -1,7 +1,6 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Container, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Final
 
@@ -11,12 +10,11 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
-from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
-from brain_coord.fleet.snapshot import node_state
+from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeState
-from brain_coord.routing.node_decision import NodeDecision, Rejected
+from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.node_router import decide_node
 from brain_coord.routing.rejections import DEGRADED, NOT_BENCHMARKED, NOT_SERVED, OFFLINE
 from brain_coord.routing.vocabulary import Liveness, ResourceClass
@@ -45,6 +43,7 @@ class NodeClass:
         self._registry = registry
         self._operator = operator
         self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
+        self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
         self._returning = Returning(monotonic())
         registry.on_change.append(self._on_change)
 
@@ -52,13 +51,9 @@ class NodeClass:
         if change.after == "OFFLINE":
             self._returning.left(change.node_id, monotonic(), draining=change.before == "DRAINING")
 
-    def _nodes(self) -> Iterator[Node]:
-        return (node for node in self._registry.nodes.values() if node.operator is self._operator)
-
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
-        offered = {model for node in self._nodes() if node.connected for model in node.models}
-        return [model for model in self._needs if model in offered]
+        return self._routable.index().offered()
 
     def prospect(self, query: Query) -> Prospect:
         """The node decision, and what follows from it for the class."""
@@ -70,7 +65,7 @@ class NodeClass:
         supported = query.path in PATHS and (known or query.model == AUTO_MODEL)
         if self._operator and known:
             # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
-            supported = supported and any(query.model in node.models for node in self._nodes())
+            supported = supported and self._routable.index(out).serving(query.model) > 0
         remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
         samples = self.samples
         state = ClassState(
@@ -95,19 +90,10 @@ class NodeClass:
         node = self._registry.get(node_id)
         return node is not None and node.operator is self._operator
 
-    def _decide(self, query: Query, out: Container[str]) -> NodeDecision | AutoNodeDecision | None:
-        nodes = [self._state(node, out) for node in self._nodes()]
+    def _decide(self, query: Query, out: Iterable[str]) -> NodeDecision | AutoNodeDecision | None:
         if query.model == AUTO_MODEL:
-            return decide_auto_node(query.node_request, list(self._needs.values()), nodes)
-        need = self._needs.get(query.model)
-        return None if need is None else decide_node(query.node_request, need, nodes)
-
-    @staticmethod
-    def _state(node: Node, out: Container[str]) -> NodeState:
-        """A node that its breaker holds back is set aside after faults, which is what DEGRADED means."""
-        state = node_state(node)
-        held = node.node_id in out and state.state in (Liveness.ONLINE, Liveness.BUSY)
-        return replace(state, state=Liveness.DEGRADED) if held else state
+            return self._routable.decide_auto(query.node_request, out)
+        return self._routable.decide(query.node_request, query.model, out) if query.model in self._needs else None
 
     def _wait_s(
         self, decision: NodeDecision | AutoNodeDecision, query: Query, out: dict[str, float], now: float
@@ -117,17 +103,33 @@ class NodeClass:
             return 0.0
         if decision.worth_waiting:
             return query.wait_s
-        rejected = list(_rejected(decision))
-        for each in rejected:
-            if each.bits == DEGRADED and out.get(each.node.node_id, now + query.wait_s) - now < query.wait_s:
+        index = self._routable.index(out)
+        for node_id, ready in out.items():
+            if ready - now < query.wait_s and DEGRADED in self._reasons(query, index.state(node_id)):
                 return query.wait_s
-        expected, everybody = self._returning.expected(now), self._returning.everybody(now)
-        for each in rejected:
-            if each.bits == OFFLINE and (everybody or each.node.node_id in expected):
-                return min(RETURN_S, query.wait_s)
-            if everybody and not each.node.serves and each.bits & ~(NOT_SERVED | NOT_BENCHMARKED) == OFFLINE:
-                return min(RETURN_S, query.wait_s)
-        return 0.0
+        if self._returning.everybody(now):
+            back = any(self._may_return(query, state) for state in index.states())
+        else:
+            back = any(OFFLINE in self._reasons(query, index.state(each)) for each in self._returning.expected(now))
+        return min(RETURN_S, query.wait_s) if back else 0.0
+
+    def _may_return(self, query: Query, state: NodeState) -> bool:
+        """Whether nothing but its absence is known against a node; what it serves may not be known yet either."""
+        for bits in self._reasons(query, state):
+            if bits == OFFLINE or (not state.serves and bits & ~(NOT_SERVED | NOT_BENCHMARKED) == OFFLINE):
+                return True
+        return False
+
+    def _reasons(self, query: Query, state: NodeState | None) -> list[int]:
+        """What keeps a node that cannot work now from the request, for each model that it could answer with."""
+        if state is None or state.state in (Liveness.ONLINE, Liveness.BUSY, Liveness.DRAINING):
+            return []
+        if query.model == AUTO_MODEL:
+            decision = decide_auto_node(query.node_request, list(self._needs.values()), [state])
+            rejected = [*decision.strangers, *(each for one in decision.decisions for each in one.rejected)]
+        else:
+            rejected = [*decide_node(query.node_request, self._needs[query.model], [state]).rejected]
+        return [each.bits for each in rejected]
 
     def _cost(self, decision: NodeDecision | AutoNodeDecision | None, query: Query) -> float | None:
         """By the ask of the node that would be chosen; unknown without an ask."""
@@ -154,12 +156,3 @@ class NodeClass:
             health = self.health.of(node_id)
             if node.state in ("ONLINE", "BUSY") and node.free > 0 and health.out(monotonic()) is None:
                 yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
-
-
-def _rejected(decision: NodeDecision | AutoNodeDecision) -> Iterator[Rejected]:
-    if isinstance(decision, AutoNodeDecision):
-        yield from decision.strangers
-        for each in decision.decisions:
-            yield from each.rejected
-    else:
-        yield from decision.rejected

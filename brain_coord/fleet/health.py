@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from brain_coord.fleet.watched import Watched
+
 FAULTS: Final = 5
 """Faults in a row (jobs failed or timed out by the node's doing) after which it is DEGRADED."""
 
@@ -50,7 +52,7 @@ class Degradation:
 
 
 @dataclass(slots=True)
-class Health:
+class Health(Watched):
     """One node's recent faults, and its way back. Each method returns whether fitness changed."""
 
     faults_in_row: int = 0

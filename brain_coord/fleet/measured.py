@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
+from brain_coord.fleet.watched import Watched
 from brain_coord.measure.credit import Credit
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.rtt import RttEstimator
@@ -14,7 +15,7 @@ Basis = Literal["unmeasured", "coordinator-timed"]
 
 
 @dataclass(slots=True)
-class Measured:
+class Measured(Watched):
     """Round trip, first output and decode speed, each a median of recent samples with its count."""
 
     rtt: RttEstimator = field(default_factory=RttEstimator)
@@ -30,6 +31,11 @@ class Measured:
     """Decode speed by model as the routers take it; kept up to date here because they read it for every request."""
     best_tok_s: float | None = None
     """The fastest credited benchmark over all models."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "rtt":
+            value.changed = self.touched
+        Watched.__setattr__(self, name, value)
 
     @property
     def basis(self) -> Basis:

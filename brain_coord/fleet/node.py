@@ -1,13 +1,14 @@
 """One node as the coordinator knows it: claims, measurements and the session that is open, kept apart."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from brain_coord.fleet.duplicates import DuplicateGuard
 from brain_coord.fleet.health import Health
 from brain_coord.fleet.measured import Basis, Measured
 from brain_coord.fleet.skips import SkipTally
 from brain_coord.fleet.states import Facts, State, StateView, explain_state, state_of
+from brain_coord.fleet.watched import Watched
 from brain_node.contract.messages import EngineClaim, GpuClaim, Message, Offer, Refusal, Report
 
 __all__ = ["Basis", "LinkSender", "Measured", "Node", "Reported", "Session", "SlotPool", "State"]
@@ -35,8 +36,10 @@ class SlotPool(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class Session(Watched):
     """One open link of a node. Times in seconds of the monotonic clock."""
+
+    unwatched: ClassVar = frozenset({"last_heard"})
 
     session_id: str
     link: LinkSender
@@ -49,8 +52,10 @@ class Session:
 
 
 @dataclass(slots=True)
-class Reported:
+class Reported(Watched):
     """What the node said of itself; it can only exclude the node."""
+
+    unwatched: ClassVar = frozenset({"telemetry", "engines"})
 
     report: Report = field(default_factory=Report)
     offer: Offer = field(default_factory=Offer)
@@ -73,7 +78,7 @@ class Reported:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
     node_id: str

@@ -70,6 +70,8 @@ class Registry:
     density: TokenDensity = field(default_factory=TokenDensity)
     books: dict[bool, SkipBook] = field(default_factory=lambda: {False: SkipBook(), True: SkipBook()})
     """What was asked of the operator's own nodes (`True`) and of all others."""
+    on_touch: list[Callable[[Node], None]] = field(default_factory=list)
+    """Hears of every change of a node that its snapshot may depend on; must not look at the node at once."""
     on_change: list[Callable[[StateChange], None]] = field(default_factory=list)
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
@@ -91,8 +93,14 @@ class Registry:
         """Make a node known."""
         known = self.nodes.setdefault(node.node_id, node)
         if known is node:
+            node.watch(lambda: self._touched(node))
+            self._touched(node)
             self.books[node.operator].enter(node.tally, self._reason(node))
         return known
+
+    def _touched(self, node: Node) -> None:
+        for hook in self.on_touch:
+            hook(node)
 
     def belongs(self, node: Node, *, operator: bool) -> None:
         """Whether the operator runs this node; another kind of join token changes it."""

@@ -24,7 +24,7 @@ def node_state(node: Node) -> NodeState:
         serves=frozenset(node.models),
         loaded=frozenset(model for model in node.loaded if model in measured.credited),
         reported_vram_mib=node.reported.report.vram_mib,
-        tok_s=measured.credited,
+        tok_s=dict(measured.credited),
         benchmark_tok_s=measured.best_tok_s,
         basis=Basis(measured.basis),
         rtt_ms=measured.rtt.rtt_ms,

@@ -1,6 +1,7 @@
 """Round-trip time of a link, from pings timed on the coordinator's monotonic clock."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -22,6 +23,10 @@ class RttEstimator:
 
     _sent: dict[int, float] = field(default_factory=dict)
     _samples_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    rtt_ms: float | None = None
+    """Median of the recent samples in ms, `None` before the first."""
+    changed: Callable[[], None] | None = None
+    """Called after every sample."""
 
     def ping(self, n: int, now: float) -> int:
         """Ping `n`, a number nobody could guess, leaves now; returns it. `now` in seconds of the monotonic clock."""
@@ -37,6 +42,9 @@ class RttEstimator:
             return None
         rtt_ms = max(0.0, (now - sent) * 1000)
         self._samples_ms.append(rtt_ms)
+        self.rtt_ms = round(median(self._samples_ms), 3)
+        if self.changed is not None:
+            self.changed()
         return rtt_ms
 
     def sent_at(self, n: int) -> float | None:
@@ -46,11 +54,6 @@ class RttEstimator:
     def lost(self) -> None:
         """Forget pings in flight, for example after the link was replaced."""
         self._sent.clear()
-
-    @property
-    def rtt_ms(self) -> float | None:
-        """Median of the recent samples in ms, `None` before the first."""
-        return round(median(self._samples_ms), 3) if self._samples_ms else None
 
     @property
     def samples(self) -> int:

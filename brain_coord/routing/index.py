@@ -19,7 +19,7 @@ from brain_coord.routing.index_table import Bools, Ints, NodeTable
 from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState, is_known
 from brain_coord.routing.node_decision import NodeDecision, NodeScore, Rejected, Unlisted
 from brain_coord.routing.node_router import decide_node
-from brain_coord.routing.rejections import NO_FREE_SLOT, rejection_bits
+from brain_coord.routing.rejections import NO_FREE_SLOT, OFFLINE, rejection_bits
 from brain_coord.routing.weights import NAMED_NODES
 
 RANKED_LISTED: Final = 8
@@ -49,9 +49,26 @@ class NodeIndex:
     def __len__(self) -> int:
         return len(self._table)
 
+    def __contains__(self, node_id: object) -> bool:
+        return node_id in self._table.rows
+
     def states(self) -> Iterator[NodeState]:
         """Every node."""
         return map(self._table.state, self._table.rows.values())
+
+    def state(self, node_id: str) -> NodeState | None:
+        """One node as it was last put."""
+        row = self._table.rows.get(node_id)
+        return None if row is None else self._table.state(row)
+
+    def serving(self, model_id: str) -> int:
+        """How many nodes serve a model, connected or not."""
+        return self._groups[model_id].serving if model_id in self._groups else 0
+
+    def offered(self) -> list[str]:
+        """The models that nodes which are not offline serve, in catalog order."""
+        here = (self._table.bits & OFFLINE) == 0
+        return [model_id for model_id, group in self._groups.items() if (group.serves & here).any()]
 
     def put(self, state: NodeState) -> None:
         """A node is new, or has changed in any way."""
@@ -107,8 +124,8 @@ class NodeIndex:
     def _candidates(self, request: NodeRequest) -> list[NodeState]:
         if request.node is None:
             return list(self.states())
-        row = self._table.rows.get(request.node)
-        return [] if row is None else [self._table.state(row)]
+        state = self.state(request.node)
+        return [] if state is None else [state]
 
     def _field(self, group: ModelGroup, request: NodeRequest) -> Field:
         region = None if request.region is None else self._table.region_code(request.region)
