@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.classes.assembly import Classes
+from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.decide import Decider
@@ -22,10 +24,16 @@ from brain_coord.gateway.quiet import quiet_app
 from brain_coord.gateway.routes.context import ApiContext
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.link.endpoint import NodeGate
+from brain_coord.link.orders import Orders
 from brain_coord.link.socket import refuse
 from brain_coord.measure.lag import LoopLag
+from brain_coord.measure.tokenizer import Tokenizers
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
+from brain_coord.node_desk import NodeDesk
 from brain_coord.probes.benchmarks import BenchmarkKeeper
+from brain_coord.probes.canaries import CanaryKeeper
+from brain_coord.probes.opinions import SecondOpinions
+from brain_coord.probes.referee import Referee
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.settings import Settings, restart_needed
 from brain_coord.store.store import Store
@@ -56,6 +64,8 @@ class Coordinator:
     fleet: StoredFleet
     scores: ScoreKeeper
     benchmarks: BenchmarkKeeper
+    canaries: CanaryKeeper
+    opinions: SecondOpinions
     watch: Watch
     quiet: Any
     admin: AdminServer
@@ -96,7 +106,14 @@ class Coordinator:
                 body_bytes=settings.gateway.body_bytes, frame_bytes=FRAME_BYTES, spare_slots=settings.spare_slots
             ),
             ping_s=settings.ping_s,
+            addresses=AddressBook(settings.addresses),
+            bind_slots=settings.bind_slots,
         )
+        referee = Referee(registry)
+        canaries = CanaryKeeper(registry, catalog, referee, settings.probes)
+        opinions = SecondOpinions(registry, referee, settings.probes, tokenizers_of(catalog, settings.tokenizers))
+        gateway.watch = opinions
+        orders = Orders(registry)
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
         quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
         watch = Watch(
@@ -110,7 +127,8 @@ class Coordinator:
             base=settings.root_path,
         )
         quiet.include_router(watch.router)
-        admin = AdminServer(settings.data_dir / SOCKET_NAME, operations(registry, classes))
+        desk = NodeDesk(store, registry, scores, orders, gate.addresses)
+        admin = AdminServer(settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations()})
         bounds = replace(settings.connections)
         self = cls(
             settings,
@@ -125,6 +143,8 @@ class Coordinator:
             fleet,
             scores,
             benchmarks,
+            canaries,
+            opinions,
             watch,
             quiet,
             admin,
@@ -133,9 +153,11 @@ class Coordinator:
         registry.on_capacity.append(waiting.capacity)
         registry.on_offer.append(benchmarks.check)
         registry.on_event.append(scores.event)
+        registry.on_doubt.append(canaries.doubt)
         registry.on_change.append(_log_change)
         await admin.start()
         self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
+        self._run(canaries.run(), opinions.run(), orders.tell_skips())
         return self
 
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
@@ -172,6 +194,8 @@ class Coordinator:
         )
         gateway.waiting.limit = settings.queue_limit
         self.fleet.token_required = settings.token_required
+        self.gate.addresses.limits, self.gate.bind_slots = settings.addresses, settings.bind_slots
+        self.canaries.settings = self.opinions.settings = settings.probes
         self.bounds.take(settings.connections)
         gateway.waiting.capacity()
         return kept
@@ -186,6 +210,7 @@ class Coordinator:
         """End every loop and close the store; what was acknowledged is durable already."""
         await self.admin.stop()
         await self.benchmarks.stop()
+        await self.canaries.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -199,6 +224,12 @@ async def _public_key(store: Store) -> str:
     history = [each for each in await store.signers() if each["chain"] == store.chain]
     current = history[0]["current"]
     return next(str(key["public_key"]) for key in history[0]["keys"] if key["key_id"] == current)
+
+
+def tokenizers_of(catalog: Catalog, folder: Path | None) -> Tokenizers:
+    """Those in the operator's folder, and of models whose weights are in a local folder anyway."""
+    local = [(model.id, model.local_folder) for model in catalog if model.local_folder is not None]
+    return Tokenizers.load(local if folder is None else [*local, *((model.id, folder / model.id) for model in catalog)])
 
 
 def _later(capacity: Callable[[], None]) -> Callable[[float], None]:

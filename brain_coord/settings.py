@@ -8,9 +8,11 @@ from typing import Final, Literal
 from platformdirs import user_data_path
 
 from brain_coord.classes.assembly import ClassSettings
+from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.generation import GatewaySettings
 from brain_coord.gateway.guard import ConnectionBounds
 from brain_coord.gateway.limits import DEFAULT_PLANS, PlanLimits
+from brain_coord.probes.pace import ProbeSettings
 from brain_coord.routing.vocabulary import CommunityFirst, Plan
 from brain_coord.store.store import StoreOptions
 from brain_node.contract.limits import HEARTBEAT_S, PING_S, SPARE_SLOTS
@@ -45,6 +47,10 @@ class Settings:
     connections: ConnectionBounds = field(default_factory=ConnectionBounds)
     classes: ClassSettings = field(default_factory=ClassSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    probes: ProbeSettings = field(default_factory=ProbeSettings)
+    addresses: AddressLimits = field(default_factory=AddressLimits)
+    bind_slots: bool = True
+    tokenizers: Path | None = None
     store: StoreOptions = field(default_factory=StoreOptions)
     log_level: LogLevel = "info"
     log_json: bool | None = None
@@ -62,6 +68,7 @@ FIXED: Final = {
     "heartbeat_s": "[join] heartbeat_s",
     "ping_s": "[join] ping_s",
     "spare_slots": "[join] spare_slots",
+    "tokenizers": "[measure] tokenizers",
     "log_level": "[log] level",
     "log_json": "[log] json",
 }

@@ -210,6 +210,7 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
         (tmp_path / name).write_text("x")
     taken = re.sub(r"(?m)^(ca_file|tls_cert|tls_key).*\n", "", taken)
     assert {"tls_cert", "tls_key", "ca_file"} <= set(re.findall(r"(?m)^#([a-z_]+) =", text))
+    (tmp_path / "tokenizers").mkdir()
     file = tmp_path / "taken.toml"
     file.write_text(taken)
     loaded = load(tmp_path, file, environ={"EXAMPLE_API_KEY": "k"})
@@ -229,7 +230,7 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
         for name, value in keys.items()
         if value["value"] != Config().model_dump(mode="json", by_alias=True)[table][name]
     }
-    assert differs == {"store.url_file", "routing.catalog", "log.json"}
+    assert differs == {"store.url_file", "routing.catalog", "log.json", "measure.tokenizers"}
     assert shown["plans"]["free"]["concurrent"]["value"] == Config().plans.free.concurrent
     example_keys = set(re.findall(r"(?m)^#?([a-z_0-9]+) =", text))
     assert set(Config.model_fields["cloud"].annotation.__args__[0].model_fields) <= example_keys | {"models"}

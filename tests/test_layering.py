@@ -39,6 +39,7 @@ LAYERS = [
         "brain_coord.admin",
         "brain_coord.coordinator",
         "brain_coord.memory",
+        "brain_coord.node_desk",
         "brain_coord.server",
         "brain_coord.config",
         "brain_coord.settings",

@@ -12,11 +12,13 @@ from brain_coord.classes.prices import Prices
 from brain_coord.classes.upstream import Offer, UpstreamSpec
 from brain_coord.config.faults import ConfigError, Fault, Where, split
 from brain_coord.config.tables import KIB, MIB, Config, UpstreamTable
+from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.generation import GatewaySettings
 from brain_coord.gateway.guard import ConnectionBounds
 from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.relay import PhaseLimits
+from brain_coord.probes.pace import ProbeSettings
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.settings import Settings
 from brain_coord.store.store import StoreOptions
@@ -45,6 +47,13 @@ class _Builder:
         path = self.path(value)
         if path is not None and not path.is_file():
             self.fault(where, f"there is no file {path}")
+        return path
+
+    def folder(self, where: Where, value: Path | None) -> Path | None:
+        """A folder that must be there."""
+        path = self.path(value)
+        if path is not None and not path.is_dir():
+            self.fault(where, f"there is no folder {path}")
         return path
 
     def secret(self, where: Where, value: Path | None) -> str | None:
@@ -197,6 +206,15 @@ def settings_of(
             timeout_s=config.store.timeout_s,
             spool_limit_bytes=config.store.spool_mib * MIB,
         ),
+        probes=ProbeSettings(**config.measure.model_dump(exclude={"tokenizers"})),
+        addresses=AddressLimits(
+            sessions=join.nodes_per_address,
+            new_ids_a_day=join.new_nodes_per_day,
+            attempts_a_minute=join.handshakes_per_min,
+            exempt_loopback=not join.limit_loopback,
+        ),
+        bind_slots=join.bind_slots,
+        tokenizers=builder.folder(("measure", "tokenizers"), config.measure.tokenizers),
         log_level=config.log.level,
         log_json=config.log.as_json,
     )

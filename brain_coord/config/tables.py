@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from brain_coord.classes.breaker import BreakerRules
+from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.dialects import DIALECTS
 from brain_coord.gateway.generation import GatewaySettings
 from brain_coord.gateway.guard import ConnectionBounds
 from brain_coord.gateway.limits import DEFAULT_PLANS
+from brain_coord.probes.pace import ProbeSettings
 from brain_coord.routing.vocabulary import CommunityFirst, Plan
 from brain_coord.settings import DEFAULT_PORT, DEFAULT_QUEUE
 from brain_coord.store.store import StoreOptions
@@ -26,6 +28,8 @@ _LIMITS: Final = Limits()
 _BOUNDS: Final = ConnectionBounds()
 _BREAKER: Final = BreakerRules()
 _STORE: Final = StoreOptions()
+_ADDRESSES: Final = AddressLimits()
+_PROBES: Final = ProbeSettings()
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -112,6 +116,31 @@ class Join(Table):
     heartbeat_s: float = Field(HEARTBEAT_S, ge=1, le=300, description="period of heartbeats")
     ping_s: float = Field(PING_S, ge=1, le=300, description="period of RTT pings; keep it below the proxy's idle limit")
     spare_slots: int = Field(SPARE_SLOTS, ge=0, le=64, description="idle slot connections that a node keeps open")
+    nodes_per_address: Count = Field(_ADDRESSES.sessions, description="nodes connected from one address at a time")
+    new_nodes_per_day: Count = Field(_ADDRESSES.new_ids_a_day, description="new nodes from one address a day")
+    handshakes_per_min: Count = Field(_ADDRESSES.attempts_a_minute, description="link handshakes from one address")
+    limit_loopback: bool = Field(
+        default=not _ADDRESSES.exempt_loopback, description="whether these three hold for loopback too"
+    )
+    bind_slots: bool = Field(
+        default=True,
+        description="whether slots must come from the address of their link; not for nodes behind two lines",
+    )
+
+
+class Measure(Table):
+    """`[measure]`: what the coordinator asks nodes on its own account."""
+
+    canary_s: float = Field(_PROBES.canary_s, ge=0, le=604_800, description="between canaries of a node; 0 for none")
+    canary_jobs: int = Field(_PROBES.canary_jobs, ge=0, description="jobs after which one is due as well; 0 for none")
+    shadow_share: Share = Field(
+        _PROBES.shadow_share,
+        description="share of PUBLIC temperature-0 jobs that a second node is asked too; 0 for none",
+    )
+    closer_share: Share = Field(_PROBES.closer_share, description="the same for new nodes and those in doubt")
+    tokenizers: Path | None = Field(
+        None, description="folder with MODEL-ID/tokenizer.json, for exact token counts (extra `tokenizers`)"
+    )
 
 
 class LimitsTable(Table):
@@ -279,6 +308,7 @@ class Config(Table):
     store: StoreTable = StoreTable()
     routing: Routing = Routing()
     join: Join = Join()
+    measure: Measure = Measure()
     limits: LimitsTable = LimitsTable()
     deadlines: Deadlines = Deadlines()
     queue: Queue = Queue()

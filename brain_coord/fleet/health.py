@@ -19,8 +19,9 @@ CANARIES: Final = 3
 second and third follow soon after the first."""
 
 COMPARED: Final = 12
-MISMATCHES: Final = 6
-"""Of the last 12 settled comparisons with peers, 6 in which this node was the one that was wrong make it DEGRADED."""
+MISMATCHES: Final = 8
+"""Of the last 12 settled comparisons with peers, 8 in which this node was the one that was wrong make it DEGRADED. Engines
+that are busy round differently: a small model differed from *itself* in 5 of 100 comparisons, so a few prove nothing."""
 
 WATCHED_MISMATCHES: Final = 2
 """So many lost comparisons among the last 12, or one failed canary, and the node is looked at more often."""
@@ -117,6 +118,12 @@ class Health(Watched):
             return False
         reason = f"{self.mismatches} of the last {len(self.compared)} comparisons with its peers were lost"
         return self._degrade("mismatches", reason, now)
+
+    def stand_in(self, *, passed: bool, now: float) -> bool:
+        """A canary in place of a comparison, for a node that no peer is left to be compared with."""
+        return (
+            self.degraded is not None and self.degraded.cause == "mismatches" and self._probed(passed=passed, now=now)
+        )
 
     def benchmark(self, *, passed: bool, cause: str, now: float) -> bool:
         """A benchmark of ours was measured, or failed."""

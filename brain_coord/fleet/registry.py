@@ -240,10 +240,19 @@ class Registry:
         for hook in self.on_event:
             hook(event)
         if turned:
-            reason = node.degraded or "it answered its canaries"
-            log.warning("node degraded" if node.degraded else "node fit again", node=node.node_id, reason=reason)
-            self._changed(node, before, reason)
-            self.capacity()
+            self._fitness(node, before)
+
+    def stand_in(self, node: Node, *, passed: bool) -> None:
+        """A canary took the place of a comparison that no peer is left for."""
+        before = node.state
+        if node.health.stand_in(passed=passed, now=monotonic()):
+            self._fitness(node, before)
+
+    def _fitness(self, node: Node, before: str) -> None:
+        reason = node.degraded or "it answered its canaries"
+        log.warning("node degraded" if node.degraded else "node fit again", node=node.node_id, reason=reason)
+        self._changed(node, before, reason)
+        self.capacity()
 
     # --- measurements -------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from typing import Any, Final, Protocol
 import orjson
 import structlog
 
+from brain_coord.fleet.addresses import AddressBook, network_of
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
+from brain_coord.link.orders import DRAIN_S, GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
 from brain_coord.link.socket import LinkSocket, accept, header, peer_address, refuse
 from brain_coord.measure.lag import LoopLag
@@ -26,6 +28,7 @@ from brain_node.contract.messages import (
     Hello,
     Limits,
     MessageError,
+    Notice,
     Offer,
     OfferChanged,
     OpenSlots,
@@ -43,8 +46,7 @@ log = structlog.get_logger("brain.link")
 FIRST_PINGS_S: Final = (0.0, 0.1, 0.3, 1.0)
 """Pings right after the welcome, so that a new node has an RTT within two seconds."""
 
-GOING_AWAY: Final = 1001
-POLICY: Final = 1008
+ADDRESS_RETRY_S: Final = 300.0
 TRY_LATER: Final = 1013
 
 
@@ -68,24 +70,45 @@ class NodeGate:
     coordinator_key: str
     limits: Limits
     ping_s: float
+    addresses: AddressBook = field(default_factory=AddressBook)
+    bind_slots: bool = True
+    """A slot must come from where its link came from: a stolen ticket is worth nothing elsewhere."""
     draining: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _warned: set[str] = field(default_factory=set)
 
     async def link(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One link, from handshake to end."""
         if self.draining:
             await refuse(receive, send, 503, "this coordinator is shutting down; try again shortly")
             return
+        address = peer_address(scope)
+        if too_many := self.addresses.attempt(address, monotonic()):
+            await refuse(receive, send, 429, too_many)
+            return
         if not await accept(receive, send):
             return
-        socket, address = LinkSocket(receive, send), peer_address(scope)
+        socket = LinkSocket(receive, send)
         hello = await self._hello(socket, address)
         if hello is None:
+            return
+        known = self.registry.get(hello.node_id) is not None
+        if too_many := self.addresses.admit(address, hello.node_id, monotonic(), known=known):
+            sentence = f"{too_many}; the coordinator's operator can raise the limit"
+            refusal = _refused("address_limit", sentence, retry=True, after_s=ADDRESS_RETRY_S)
+            await self._refuse(socket, refusal, address, hello.node_id)
             return
         node = await self.admission.admit(hello, address)
         if isinstance(node, Refused):
             await self._refuse(socket, node, address, hello.node_id)
             return
+        self.addresses.joined(address, node.node_id, monotonic(), known=known)
+        try:
+            await self._session(node, hello, socket, address)
+        finally:
+            self.addresses.left(address, node.node_id)
+
+    async def _session(self, node: Node, hello: Hello, socket: LinkSocket, address: str) -> None:
         session = await self._open(node, hello, socket, address)
         reason = "the coordinator stopped"
         pinger = asyncio.create_task(self._ping(node, session))
@@ -93,6 +116,7 @@ class NodeGate:
             reason = await self._listen(node, session, socket)
         finally:
             pinger.cancel()
+            self._warned.discard(session.session_id)
             self.registry.disconnect(node, session, reason)
             await socket.close(GOING_AWAY, reason)
 
@@ -174,7 +198,7 @@ class NodeGate:
             self._spawn(older.link.close(POLICY, "superseded by a newer session of this node"))
         log.info("node joined", node=node.node_id, address=address, models=node.models, operator=node.operator)
         if node.operator_drain:
-            await socket.send(Drain(deadline_s=0.0))
+            await socket.send(Drain(deadline_s=DRAIN_S))
         return session
 
     async def _listen(self, node: Node, session: Session, socket: LinkSocket) -> str:
@@ -223,6 +247,11 @@ class NodeGate:
         if node is None or node.session is None:
             await refuse(receive, send, 401, "the slot ticket is not valid; tickets end with their session")
             return
+        address = peer_address(scope)
+        if self.bind_slots and network_of(address) != network_of(node.session.address):
+            self._misplaced(node, node.session, address)
+            await refuse(receive, send, 403, "a slot has to come from the address of its link")
+            return
         pool = node.session.slots
         if pool.open >= node.slots + self.limits.spare_slots:
             await refuse(receive, send, 429, "more slot connections than the node offers slots")
@@ -232,6 +261,16 @@ class NodeGate:
         assert isinstance(pool, SlotQueue)
         await Slot(receive, send).serve(pool)
         await LinkSocket(receive, send).close(GOING_AWAY, "the slot is not needed any more")
+
+    def _misplaced(self, node: Node, session: Session, address: str) -> None:
+        log.warning("slot from another address", node=node.node_id, link=session.address, slot=address)
+        if session.session_id not in self._warned:
+            self._warned.add(session.session_id)
+            sentence = (
+                "a slot connection with this node's ticket came from another address than its link and was refused; if "
+                "that was this node, ask the coordinator's operator for `bind_slots = false`"
+            )
+            self._spawn(session.link.send(Notice(code="slot_address", message=sentence)))
 
     async def watch(self) -> None:
         """Close links that fell silent; runs for ever."""

@@ -5,6 +5,7 @@ import zlib
 from typing import Any, Final
 
 from brain_coord.measure.density import PROSE_BYTES_PER_TOKEN
+from brain_coord.measure.words import NOUNS
 
 MAX_AGE_S: Final = 24 * 3600.0
 """A benchmark older than this is taken again."""
@@ -23,58 +24,6 @@ TIMEOUT_S: Final = 180.0
 
 _CLASSES: Final = ((12.0, "EDGE"), (40.0, "CONSUMER"), (90.0, "PRO"))
 
-_WORDS: Final = [
-    "amber",
-    "basin",
-    "cedar",
-    "delta",
-    "ember",
-    "fjord",
-    "grove",
-    "harbor",
-    "island",
-    "juniper",
-    "kettle",
-    "lantern",
-    "meadow",
-    "nectar",
-    "orchard",
-    "pebble",
-    "quarry",
-    "ripple",
-    "saddle",
-    "timber",
-    "umber",
-    "valley",
-    "willow",
-    "yarrow",
-    "zephyr",
-    "anchor",
-    "bridge",
-    "canyon",
-    "drift",
-    "eagle",
-    "falcon",
-    "glacier",
-    "hollow",
-    "iris",
-    "jasper",
-    "kelp",
-    "lagoon",
-    "marble",
-    "needle",
-    "opal",
-    "prairie",
-    "quartz",
-    "raven",
-    "summit",
-    "thistle",
-    "urchin",
-    "violet",
-    "wharf",
-    "yonder",
-]
-
 
 def compute_class(tok_s: float, *, mock: bool) -> str | None:
     """EDGE < 12 ≤ CONSUMER < 40 ≤ PRO < 90 ≤ DATACENTER, in tokens per second; a mock is never classed."""
@@ -85,7 +34,7 @@ def compute_class(tok_s: float, *, mock: bool) -> str | None:
 
 def benchmark_prompt() -> str:
     """A prompt that was never sent before, so that no answer can have been stored."""
-    words = ", ".join(secrets.choice(_WORDS) for _ in range(12))
+    words = ", ".join(secrets.choice(NOUNS) for _ in range(12))
     return f"Write a long story in which these words appear in this order: {words}."
 
 

@@ -1,0 +1,170 @@
+"""Second opinions: a sampled share of PUBLIC greedy answers is asked of another node too, after the client has its answer.
+
+This is what looks over the gateway's shoulder. The request and the answer stay in memory, bounded, and nowhere else.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from brain_coord.classes.target import Target
+from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.skips import Ask
+from brain_coord.gateway.answer import Answer
+from brain_coord.gateway.decide import Decision
+from brain_coord.gateway.request import ApiRequest
+from brain_coord.measure.tokenizer import Tokenizers
+from brain_coord.measure.transcript import read_transcript
+from brain_coord.probes.pace import ProbeSettings, shadow_share
+from brain_coord.probes.referee import Asked, Referee, fit_peers
+from brain_coord.probes.verdict import Given
+from brain_coord.routing.vocabulary import Privacy, ResourceClass
+
+log = structlog.get_logger("brain.probe")
+
+PATHS: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
+BODY_BYTES: Final = 64 * 1024
+ANSWER_BYTES: Final = 256 * 1024
+WAITING: Final = 64
+"""Answers kept for a second opinion; further ones are let go."""
+
+AT_ONCE: Final = 4
+PAUSE_S: Final = (0.5, 20.0)
+"""The second node is asked so long after the first, so that two jobs alike do not arrive together."""
+
+NODE_CLASSES: Final = {ResourceClass.NATIVE_NETWORK: False, ResourceClass.CLOUD_GPU: True}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    asked: Asked
+    given: Given
+
+
+@dataclass(slots=True)
+class SecondOpinions:
+    """Implements the gateway's `Watch`."""
+
+    registry: Registry
+    referee: Referee
+    settings: ProbeSettings
+    tokenizers: Tokenizers = field(default_factory=Tokenizers)
+    random: Random = field(default_factory=SystemRandom)
+    pause_s: tuple[float, float] = PAUSE_S
+    _waiting: deque[_Kept] = field(default_factory=deque)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # --- the gateway's side: cheap, never raises for what a client sent ----------------------------------------------
+
+    def begins(self, request: ApiRequest, decision: Decision) -> bool:
+        """Count whom the request passes by, and say whether its answer will be looked at."""
+        self._count(request, decision)
+        return request.model in self.tokenizers or self._may_sample(request, decision)
+
+    def _count(self, request: ApiRequest, decision: Decision) -> None:
+        """For the class that was chosen, or for all that were meant when none was."""
+        if request.wishes.node is not None:
+            return  # nobody else was a candidate
+        chosen = decision.class_decision.selected
+        ask = Ask(
+            request.model,
+            request.wishes.region if request.wishes.require_region else None,
+            request.wishes.max_ask_usd_per_1m,
+        )
+        for row in decision.class_decision.rows:
+            operator = NODE_CLASSES.get(row.resource_class)
+            if operator is None or not row.state.supported or chosen not in (None, row.resource_class):
+                continue
+            node_decision = decision.prospects[row.resource_class].node_decision
+            if node_decision is not None:
+                self.registry.decided(operator, ask, node_decision.selected)
+
+    def _may_sample(self, request: ApiRequest, decision: Decision) -> bool:
+        """Whether the job could be one for a second opinion; drawn at the highest share, thinned once the node is known."""
+        if self.settings.shadow_share <= 0 or decision.class_decision.privacy is not Privacy.PUBLIC:
+            return False
+        if request.dialect.path not in PATHS or len(request.body) > BODY_BYTES or len(self._waiting) >= WAITING:
+            return False
+        return self.random.random() < self._most() and _greedy(_members(request.body))
+
+    def _most(self) -> float:
+        return max(self.settings.shadow_share, self.settings.closer_share)
+
+    def ends(self, request: ApiRequest, decision: Decision, target: Target, answer: Answer) -> None:
+        """The answer is whole: count its tokens where that can be done exactly, and keep it if a peer could be asked."""
+        kept = answer.kept
+        if kept is None or len(kept) > ANSWER_BYTES:
+            return
+        countable = target.model in self.tokenizers
+        node = None if target.node_id is None else self.registry.get(target.node_id)
+        drawn = 1.0 if request.model in self.tokenizers else self._most()  # the share that `begins` let through
+        sampled = (
+            node is not None
+            and self._may_keep(request, decision)
+            and self.random.random() < shadow_share(node, self.settings) / drawn
+        )
+        if not countable and not sampled:
+            return
+        said = read_transcript(bytes(kept), streamed=request.stream)
+        if countable and _members(request.body).get("n") in (None, 1):
+            answer.counted = self.tokenizers.count(target.model, said.whole)
+        if sampled and node is not None and len(self._waiting) < WAITING:
+            body = request.body_for(target.model)
+            asked = Asked(target.model, body, request.dialect.path, request.stream)
+            if fit_peers(self.registry, asked, [node.node_id]):
+                self._waiting.append(_Kept(asked, Given(node.node_id, said.whole)))
+                self._woken.set()
+
+    def _may_keep(self, request: ApiRequest, decision: Decision) -> bool:
+        """A request whose answer is kept for its tokens alone may be no one for a second opinion."""
+        return (
+            self.settings.shadow_share > 0
+            and decision.class_decision.privacy is Privacy.PUBLIC
+            and request.dialect.path in PATHS
+            and len(request.body) <= BODY_BYTES
+            and _greedy(_members(request.body))
+        )
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Ask for second opinions as they come; runs for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                self._woken.clear()
+                await self._woken.wait()
+            kept = self._waiting.popleft()
+            await asyncio.sleep(self.random.uniform(*self.pause_s))
+            try:
+                await self.referee.settle([kept.given], kept.asked)
+            except Exception:
+                log.exception("second opinion failed", model=kept.asked.model)
+
+
+def _members(body: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _greedy(body: dict[str, Any]) -> bool:
+    """Whether the same model has to give the same answer again."""
+    temperature = body.get("temperature")
+    return (
+        isinstance(temperature, int | float)
+        and not isinstance(temperature, bool)
+        and temperature == 0
+        and body.get("n") in (None, 1)
+    )
