@@ -16,6 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
+LIFETIME_S = 900
+
+
 @dataclass
 class FakeVllm:
     """What one start of the program does. Times are in seconds."""
@@ -198,6 +201,8 @@ async def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     options, rest = parser.parse_known_args()
+    # A test that was killed cannot end what ignores SIGTERM: it ends by itself.
+    asyncio.get_running_loop().call_later(LIFETIME_S, os._exit, 3)
     server = _Server(options.script, count_start(options.script), options.served_model_name)
     does = server.does
     if does.env_to:
@@ -205,7 +210,7 @@ async def main() -> int:
     if does.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if does.child:
-        await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", "-c", "import time; time.sleep(3600)")
+        await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", "-c", f"import time; time.sleep({LIFETIME_S})")
     for line in does.stderr:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
     await asyncio.sleep(does.start_delay_s)
