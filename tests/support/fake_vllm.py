@@ -15,7 +15,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-
 LIFETIME_S = 900
 
 
