@@ -22,6 +22,24 @@ ENGINE_CONNECT_S: Final = 5.0
 IDLE_RACE_S: Final = 1.0
 """A reused connection that breaks within this long was closed by the engine while idle; later, the engine had the job."""
 
+JOB_PATHS: Final = frozenset(
+    "/v1/" + name
+    for name in (
+        "chat/completions",
+        "completions",
+        "responses",
+        "messages",
+        "messages/count_tokens",
+        "embeddings",
+        "rerank",
+        "score",
+        "audio/transcriptions",
+        "audio/translations",
+    )
+)
+"""What a coordinator may ask of an engine. Everything else an engine offers (loading adapters, administration) stays
+the operator's own, whatever a coordinator says."""
+
 Outcome = Literal["ok", "engine_error", "engine_lost", "engine_refused", "timeout", "cancelled"]
 """How a job ended for the engine: `engine_error` is an HTTP status of 500 or above, `cancelled` any end we chose."""
 
@@ -84,6 +102,9 @@ class Relay:
             ConnectionClosed: the slot is gone; the engine's work is ended.
             CancelledError: the job was cancelled; the engine's work is ended.
         """
+        if job.path not in JOB_PATHS:
+            log.warning("path_not_allowed", job=job.id, path=job.path)
+            return _end(job, "bad_job")
         lease = self._engines.claim(job)
         if isinstance(lease, str):
             return _end(job, lease)

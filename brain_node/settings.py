@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import platformdirs
 
-from brain_node.contract.limits import MAX_SLOTS
+from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS
 from brain_node.contract.secret_file import read_private
 from brain_node.exit_codes import CONFIG, USAGE
 
@@ -38,6 +38,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is expected")
     return value.strip()
+
+
+def _region(value: Any) -> str:
+    text = _text(value)
+    if len(text) > ID_CHARS or not text.isprintable():
+        raise ValueError(f"at most {ID_CHARS} printable characters are expected")
+    return text
 
 
 def _path(value: Any) -> Path:
@@ -87,6 +94,8 @@ def _serve(value: Any) -> tuple[tuple[str, str], ...]:
         if not separator or not model or not name:
             raise ValueError("entries of the form ID=SERVED_NAME are expected")
         pairs.append((model, name))
+    if len(pairs) > MAX_MODELS:
+        raise ValueError(f"at most {MAX_MODELS} models are expected")
     return tuple(pairs)
 
 
@@ -121,7 +130,7 @@ FIELDS: Final = tuple(
         ("models", "BRAIN_NODE_MODELS", "--model", _texts, (), "models to serve, or `auto`"),
         ("catalog", "BRAIN_NODE_CATALOG", "--catalog", _path, None, "allowlist that replaces the shipped one"),
         ("slots", "BRAIN_NODE_SLOTS", "--slots", _slots, None, "most jobs at a time; default: what the engine bears"),
-        ("region", "BRAIN_NODE_REGION", "--region", _text, None, "where this machine is, as requests name regions"),
+        ("region", "BRAIN_NODE_REGION", "--region", _region, None, "where this machine is, as requests name regions"),
         ("ask_usd_per_1m", "BRAIN_NODE_ASK_USD_PER_1M", "--ask", _number, None, "asked price, USD per million tokens"),
         ("engine", "BRAIN_NODE_ENGINE", "--engine", _choice(*ENGINE_KINDS), "vllm", "vllm, attach or mock"),
         ("engine_url", "BRAIN_NODE_ENGINE_URL", "--engine-url", _text, None, "attach: address of the running server"),

@@ -15,6 +15,7 @@ from brain_node.agent.source import EngineSource
 from brain_node.agent.state_file import State, load_state, save_state
 from brain_node.agent.why import Notices
 from brain_node.contract.identity import Identity
+from brain_node.contract.limits import MAX_MODELS
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
 from brain_node.exit_codes import OK
 from brain_node.link.client import Link, LinkStatus
@@ -72,7 +73,7 @@ class Agent:
     def offer(self) -> Offer:
         """What this node would do now."""
         return Offer(
-            models=tuple(self.source.offers()),
+            models=tuple(self.source.offers())[:MAX_MODELS],
             slots=self.desk.slots,
             region=self.settings.region,
             ask_usd_per_1m=self.settings.ask_usd_per_1m,
@@ -82,7 +83,7 @@ class Agent:
         """Alive, with the last telemetry."""
         return Heartbeat(
             telemetry=self.hardware.telemetry(),
-            engines=tuple(self.source.claims()),
+            engines=tuple(self.source.claims())[:MAX_MODELS],
             active=self.desk.active,
             draining=self.desk.draining,
         )
@@ -129,7 +130,10 @@ class Agent:
     async def run(self) -> int:
         """Work until stopped or refused for good; the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        # A closed terminal stops the agent as well, unless it was started to outlive it (nohup ignores SIGHUP).
+        hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        signals = (signal.SIGTERM, signal.SIGINT, *hang_up)
+        for number in signals:
             loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         sampling = asyncio.create_task(self._sample())
         linking: asyncio.Task[Fault] | None = None
@@ -153,7 +157,7 @@ class Agent:
             await self.source.stop()
             await self.relay.close()
             self.hardware.close()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in signals:
                 loop.remove_signal_handler(number)
         code = OK if self.fault is None or self.fault.exit_code is None else self.fault.exit_code
         log.info("stopped", exit_code=code)
@@ -174,6 +178,11 @@ class Agent:
         while True:
             await asyncio.sleep(SAMPLE_S)
             await self.hardware.sample()
+
+    @property
+    def hurried(self) -> bool:
+        """Whether it was told twice to stop."""
+        return self._stop_now.is_set()
 
     @property
     def link_status(self) -> LinkStatus:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
-from brain_node.agent.source import Changed, CountedLease, details_of
+from brain_node.agent.source import Changed, CountedLease, details_of, one_line
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.link.url import is_loopback
 from brain_node.relay import Endpoint, Lease, Outcome
@@ -103,7 +103,7 @@ class AttachSource:
         return [
             EngineClaim(model=model, state="ready", elapsed_s=elapsed_s)
             if model in self._ready
-            else EngineClaim(model=model, state="failed", cause=self._cause, elapsed_s=elapsed_s)
+            else EngineClaim(model=model, state="failed", cause=one_line(self._cause or ""), elapsed_s=elapsed_s)
             for model in self._serve
         ]
 
@@ -166,7 +166,7 @@ class AttachSource:
         self._misses += 1
         # A busy server may be late with its answers; one that refuses connections is gone.
         if self._misses >= MISSES or not self._ready or "refused" in cause:
-            self._ready, self._cause = {}, cause[:250]
+            self._ready, self._cause = {}, cause
 
 
 def _cause_of(error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from brain_node.agent.source import EngineSource
+from brain_node.contract.limits import MAX_SLOTS
 from brain_node.contract.messages import Job
 from brain_node.relay import Lease, Outcome
 
@@ -40,14 +41,14 @@ class Desk:
     def slots(self) -> int:
         """Jobs this node takes at a time: what its ready engines bear, within the operator's limit."""
         borne = sum(offer.slots for offer in self._source.offers())
-        return borne if self._slots is None else min(self._slots, borne)
+        return min(borne, MAX_SLOTS if self._slots is None else self._slots)
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "draining", "busy"]:
         """An engine for a job, or why there is none."""
         lease: Lease | Literal["no_engine", "draining", "busy"]
         if self.draining:
             lease = "draining"
-        elif self._slots is not None and self.active >= self._slots:
+        elif self.active >= (MAX_SLOTS if self._slots is None else self._slots):
             lease = "busy"
         else:
             lease = self._source.claim(job)

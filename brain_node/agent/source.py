@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
+from brain_node.contract.limits import ID_CHARS
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.relay import Endpoint, Lease, Outcome
 
@@ -41,6 +42,12 @@ class EngineSource(Protocol):
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """A ready engine with room for the job, or why there is none."""
+
+
+def one_line(text: str) -> str:
+    """A text as a claim may carry it: printable, on one line, not too long; anything else the other side would drop."""
+    words = "".join(char if char.isprintable() else " " for char in text).split()
+    return " ".join(words)[: 4 * ID_CHARS]
 
 
 def details_of(claims: Sequence[EngineClaim]) -> list[dict[str, Any]]:

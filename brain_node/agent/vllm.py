@@ -12,11 +12,12 @@ import structlog
 
 from brain_node.agent.cards import held_reason, lost_reason
 from brain_node.agent.hardware import Hardware
-from brain_node.agent.source import Changed
+from brain_node.agent.source import Changed, one_line
 from brain_node.agent.token_rate import generated_tokens
 from brain_node.agent.vllm_engine import SETTLED, LaunchedEngine, spec_of
 from brain_node.agent.weights import Weights
 from brain_node.contract.catalog import Catalog
+from brain_node.contract.limits import MAX_SLOTS
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.engine import proc_table
 from brain_node.engine.environments import EngineEnv, Flavour, find_environment
@@ -142,7 +143,7 @@ class VllmSource:
                 id=model,
                 loaded=True,
                 context=min((e.context for e in engines if e.context is not None), default=None),
-                slots=sum(e.placement.slots for e in engines),
+                slots=min(MAX_SLOTS, sum(e.placement.slots for e in engines)),
             )
             for model, engines in models.items()
         ]
@@ -150,7 +151,7 @@ class VllmSource:
     def claims(self) -> Sequence[EngineClaim]:
         """Every engine, and every model that does not run here."""
         refused = (
-            EngineClaim(model=refusal.model_id, state="failed", cause=refusal.message[:250])
+            EngineClaim(model=refusal.model_id, state="failed", cause=one_line(refusal.message))
             for refusal in self.refusals
             if refusal.model_id != AUTO
         )

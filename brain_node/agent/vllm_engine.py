@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from brain_node.agent.source import one_line
 from brain_node.agent.token_rate import TokenRate
 from brain_node.contract.messages import EngineClaim
 from brain_node.engine.environments import EngineEnv, Flavour
@@ -122,13 +123,13 @@ class LaunchedEngine:
         """Its state for heartbeats."""
         view = self.supervisor.view()
         if self.lost is not None:
-            return EngineClaim(model=self.model_id, state="failed", cause=self.lost[:250])
+            return EngineClaim(model=self.model_id, state="failed", cause=one_line(self.lost))
         cause = view.cause.message if view.cause and not view.ready else None
         return EngineClaim(
             model=self.model_id,
             state=CLAIMED[view.state],
             elapsed_s=round(view.elapsed_s, 1),
-            cause=cause[:250] if cause else None,
+            cause=one_line(cause) if cause else None,
             progress=view.progress.fraction if view.progress else None,
         )
 

@@ -1,6 +1,7 @@
 """`brain-node join`: lend this machine to a coordinator."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections import deque
@@ -15,6 +16,7 @@ from brain_node.exit_codes import TEMPORARY
 from brain_node.settings import Settings, SettingsError, resolve
 
 if TYPE_CHECKING:
+    from brain_node.agent.agent import Agent
     from brain_node.agent.running import AgentControl, Show
 
 
@@ -96,7 +98,6 @@ def _run(settings: Settings, *, panel: bool) -> int:
     from brain_node.agent.build import build_agent
     from brain_node.agent.lock import AlreadyRunningError, DataDirLock
     from brain_node.agent.logs import configure_logs
-    from brain_node.agent.running import run_agent
 
     try:
         lock = DataDirLock(settings.data_dir)
@@ -114,7 +115,7 @@ def _run(settings: Settings, *, panel: bool) -> int:
     )
     try:
         agent = build_agent(settings)
-        code = asyncio.run(run_agent(agent, show))
+        code = asyncio.run(_life(agent, show))
     except Exception as error:
         fail_with(error)
     finally:
@@ -122,6 +123,17 @@ def _run(settings: Settings, *, panel: bool) -> int:
     if agent.fault is not None and show is not None:
         # The panel is the last thing on the screen; what ended the agent has to be below it, in plain words.
         fail(agent.fault.code, agent.fault.message, agent.fault.next_step, code)
+    return code
+
+
+async def _life(agent: "Agent", show: "Show | None") -> int:
+    from brain_node.agent.running import run_agent
+
+    code = await run_agent(agent, show)
+    if agent.hurried:
+        # Told twice: a name server or driver call that hangs in some thread must not hold up the end.
+        logging.shutdown()
+        os._exit(code)
     return code
 
 

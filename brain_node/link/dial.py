@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aiohappyeyeballs import start_connection
 from websockets.asyncio.client import ClientConnection, connect
 
 from brain_node import __version__
@@ -20,6 +22,7 @@ from brain_node.link.url import CoordinatorUrl
 
 OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 2.0
+HAPPY_EYEBALLS_S = 0.25
 SLOT_KEEPALIVE_S = 20.0
 """Period of websocket pings on a slot: below the 60 s (nginx) and 100 s (Cloudflare) after which quiet ones are cut."""
 SLOT_DEAD_S = 120.0
@@ -101,6 +104,8 @@ class Dialer:
         if "%" in self.url.host and proxy is None:
             # An IPv6 zone belongs to the socket call, never to the Host header.
             options["host"] = self.url.host
+        elif proxy is None and not self.url.loopback:
+            options["sock"] = await self._connected()
         dialling = _Connect(
             uri,
             user_agent_header=f"brain-node/{__version__}",
@@ -118,6 +123,16 @@ class Dialer:
             step = "if it is meant to be reached without TLS, write http:// in front of its address"
             message = "the coordinator's port hung up instead of speaking TLS"
             raise LinkError(Fault("tls_not_spoken", message, step, slow=True)) from None
+
+    async def _connected(self) -> socket.socket:
+        """A connected TCP socket, the name's addresses tried side by side.
+
+        A host whose IPv6 leads nowhere must not use up the time in which IPv4 would have answered.
+        """
+        async with asyncio.timeout(OPEN_TIMEOUT_S):
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self.url.host, self.url.port, type=socket.SOCK_STREAM)
+            return await start_connection(found, happy_eyeballs_delay=HAPPY_EYEBALLS_S)
 
 
 def monotonic_s() -> float:

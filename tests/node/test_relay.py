@@ -352,3 +352,13 @@ async def test_an_engine_that_compresses_unasked_is_decoded():
         wire, end, _ = await run_once(engine)
     assert end.ok
     assert wire.body == b"data: plain\n\n" * 100
+
+
+@pytest.mark.parametrize("path", ["/v1/load_lora_adapter", "/v1/models", "/v1/chat"])
+async def test_a_coordinator_reaches_nothing_of_an_engine_but_inference(path):
+    async with FakeEngine() as engine:
+        wire, end, engines = await run_once(engine, path=path)
+    assert (end.ok, end.cause) == (False, "bad_job")
+    assert wire.frames == []
+    assert engine.requests == []
+    assert engines.leases == []

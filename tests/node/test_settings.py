@@ -169,3 +169,9 @@ def test_the_data_folder_has_a_source_too(tmp_path):
     environ = {"BRAIN_NODE_DATA_DIR": str(tmp_path / "b")}
     assert resolve({}, environ, tmp_path / "a").data_dir == tmp_path / "a"
     assert resolve({}, environ).sources["data_dir"] == "environment BRAIN_NODE_DATA_DIR"
+
+
+@pytest.mark.parametrize("region", ["x" * 65, "two\nlines"])
+def test_a_region_that_coordinators_would_drop_is_refused(folder, region):
+    with pytest.raises(SettingsError, match="printable"):
+        resolve({"region": region}, {}, folder)

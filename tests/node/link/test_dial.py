@@ -1,6 +1,7 @@
 """TLS, proxies and odd peers: what works, and what a failure says."""
 
 import asyncio
+import socket
 
 import pytest
 from websockets.asyncio import client as websockets_client
@@ -178,3 +179,24 @@ async def test_a_name_that_does_not_exist_is_said_to_be_one():
 def test_every_error_has_a_fault_in_one_line(error):
     assert "\n" not in str(fault_of(error, 0.0))
     assert "SECRET" not in str(fault_of(error, 0.0))
+
+
+@pytest.mark.case("F-06")
+async def test_an_address_that_leads_nowhere_does_not_hide_the_one_that_works(monkeypatch):
+    async with RawCoordinator() as coordinator:
+
+        def resolve(host, port, *_, **__):
+            assert host == "coordinator.example"
+            tcp = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+            # 2001:db8::/32 and 192.0.2.0/24 are for documentation: nobody answers there.
+            nowhere = [
+                (socket.AF_INET6, *tcp, ("2001:db8::1", port, 0, 0)),
+                (socket.AF_INET, *tcp, ("192.0.2.1", port)),
+            ]
+            return [*nowhere, (socket.AF_INET, *tcp, ("127.0.0.1", port))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        async with Linked(f"http://coordinator.example:{coordinator.port}"):
+            await coordinator.link()
+            await coordinator.slot()
+            assert coordinator.requests[0][1]["Host"] == f"coordinator.example:{coordinator.port}"
