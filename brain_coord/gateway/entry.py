@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
 
 import structlog
 
@@ -17,15 +16,12 @@ from brain_coord.gateway.generation import GatewaySettings, Generation, Interrup
 from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, TaggedSend
-from brain_coord.gateway.request import parse_request
+from brain_coord.gateway.request import LARGE_BYTES, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
 from brain_coord.observe.finished import FinishedRequest
 
 log = structlog.get_logger("brain.request")
-
-LARGE_BYTES: Final = 512 * 1024
-"""A body above this is parsed off the event loop."""
 
 
 @dataclass(slots=True)

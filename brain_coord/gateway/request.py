@@ -15,7 +15,7 @@ import orjson
 
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.json_members import append, rewrite
+from brain_coord.gateway.json_members import append, members, rewrite
 from brain_coord.routing.vocabulary import Mode, Privacy
 
 OWN_FIELDS: Final = (
@@ -29,6 +29,12 @@ OWN_FIELDS: Final = (
     "node",
 )
 """Request members that are ours; each also as a header `x-brain-…` with dashes. The body has precedence."""
+
+LARGE_BYTES: Final = 512 * 1024
+"""A body above this is not parsed as a whole, and not on the event loop."""
+
+LARGE_VALUE_BYTES: Final = 64 * 1024
+_STAND_INS: Final[dict[bytes, Any]] = {b"[": [None], b"{": {"": None}, b'"': "…"}
 
 MODEL_CHARS: Final = 256
 """Longest model name that is looked up."""
@@ -128,13 +134,24 @@ def _output_limit(body: Mapping[str, Any]) -> int | None:
 
 
 def _object(raw: bytes) -> dict[str, Any]:
+    """The members of a body. In a large one, large values are left to the engine; see `_outline`."""
     try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
+        body = orjson.loads(raw) if len(raw) <= LARGE_BYTES else _outline(raw)
+    except ValueError as error:
         raise fault("invalid_json", f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise fault("invalid_json", "the body must be a JSON object")
     return body
+
+
+def _outline(raw: bytes) -> dict[str, Any]:
+    """The members of a large body; a value too large to be one of ours stands in as a short one of its kind."""
+    return {
+        each.name: _STAND_INS.get(raw[each.value : each.value + 1])
+        if each.end - each.value > LARGE_VALUE_BYTES
+        else orjson.loads(raw[each.value : each.end])
+        for each in members(raw)
+    }
 
 
 def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:

@@ -94,6 +94,8 @@ class Slot:
         self.job_id = job.id
         await self._transmit({"type": "websocket.send", "text": encode(job)})
         for start in range(0, len(body), frame_bytes):
+            if start:
+                await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
             await self._transmit({"type": "websocket.send", "bytes": body[start : start + frame_bytes]})
 
     async def _transmit(self, event: MutableMapping[str, Any]) -> None:

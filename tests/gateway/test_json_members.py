@@ -33,9 +33,13 @@ def test_what_is_left_parses_to_what_was_left(value, without, indent, ascii_only
 
 @given(OBJECTS, st.sampled_from([None, 0, 2]))
 def test_every_member_is_found_in_order(value, indent):
-    found = members(text_of(value, indent, ascii_only=True))
-    assert [name for name, _ in found] == list(value)
-    assert [json.loads(b"{" + text + b"}") for _, text in found] == [{name: value[name]} for name in value]
+    body = text_of(value, indent, ascii_only=True)
+    found = members(body)
+    assert [each.name for each in found] == list(value)
+    assert [json.loads(body[each.value : each.end]) for each in found] == list(value.values())
+    assert [json.loads(b"{" + body[each.start : each.end] + b"}") for each in found] == [
+        {name: value[name]} for name in value
+    ]
 
 
 @given(OBJECTS)
@@ -43,6 +47,7 @@ def test_appending_keeps_the_rest_byte_for_byte(value):
     body = text_of(value, None, ascii_only=False)
     longer = append(body, b'"z-":1')
     assert longer.startswith(body[:-1])
+    assert append(body[:-1] + b" \n" * 99 + b"} ", b'"z-":1').startswith(body[:-1])
     assert json.loads(longer) == {**value, "z-": 1}
 
 
@@ -64,3 +69,24 @@ def test_large_values_are_skipped_whole(text):
     body = b'{"a":' + text + b',"mode":1}'
     assert rewrite(body, without={"mode"}) == b'{"a":' + text + b"}"
     assert math.isclose(len(orjson.loads(body)), 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"a":1',
+        b'{"a":"',
+        b'{"a":1}}',
+        b'{"a":1} x',
+        b'x {"a":1}',
+        b"7",
+        b'{"a" 1}',
+        b"{" + b'"a":1,' * 10_001 + b'"b":2}',
+    ],
+)
+def test_what_is_no_object_is_refused(body):
+    with pytest.raises(ValueError):
+        members(body)

@@ -1,0 +1,151 @@
+"""A request as the gateway goes on with it: what is checked, what is ours, and what the engine gets."""
+
+import json
+
+import pytest
+
+from brain_coord.gateway.dialects import CHAT, DIALECTS, EMBEDDINGS, MESSAGES
+from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.request import LARGE_BYTES, OWN_FIELDS, parse_request
+from brain_coord.routing.vocabulary import Mode, Privacy
+from tests.gateway.engine_streams import REQUESTS
+
+CHAT_BODY = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+
+
+def parsed(body, dialect=CHAT, headers=None):
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse_request("req-1", dialect, raw, headers or {})
+
+
+def refused(body, dialect=CHAT, headers=None) -> ApiError:
+    with pytest.raises(ApiError) as error:
+        parsed(body, dialect, headers)
+    return error.value
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_a_request_that_is_not_streamed_goes_on_as_it_came(path):
+    raw = json.dumps({"model": "m", **REQUESTS[path]}, indent=1).encode() + b"\n"
+    assert parsed(raw, DIALECTS[path]).body is raw
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_only_forms_that_tell_usage_on_demand_are_asked_for_it(path):
+    body = {"model": "m", "stream": True, **REQUESTS[path]}
+    request = parsed(body, DIALECTS[path])
+    asked = path in ("/v1/chat/completions", "/v1/completions")
+    assert json.loads(request.body) == {**body, **({"stream_options": {"include_usage": True}} if asked else {})}
+    assert request.stream is (path != EMBEDDINGS.path)
+    assert request.client_usage is not asked
+
+
+@pytest.mark.parametrize(
+    ("options", "sent", "client_usage"),
+    [
+        (None, {"include_usage": True}, False),
+        ({}, {"include_usage": True}, False),
+        ({"include_usage": False}, {"include_usage": True}, False),
+        ({"include_usage": True}, {"include_usage": True}, True),
+        ({"odd": 1}, {"odd": 1, "include_usage": True}, False),
+        ({"odd": 1, "include_usage": True}, {"odd": 1, "include_usage": True}, True),
+    ],
+)
+def test_usage_is_asked_for_beside_whatever_else_the_client_asked(options, sent, client_usage):
+    request = parsed({**CHAT_BODY, "stream": True, "stream_options": options})
+    assert json.loads(request.body)["stream_options"] == sent
+    assert request.client_usage is client_usage
+
+
+def test_our_own_fields_never_reach_an_engine_and_those_of_others_inside_do():
+    own = {
+        "mode": "cheap",
+        "privacy": "private",
+        "region": "eu",
+        "require_region": True,
+        "max_cost_usd": 0.5,
+        "max_latency_ms": 1,
+        "max_ask_usd_per_1m": 2,
+        "node": "N-1",
+    }
+    assert set(own) == set(OWN_FIELDS)
+    request = parsed({**CHAT_BODY, **own, "metadata": own})
+    assert json.loads(request.body) == {**CHAT_BODY, "metadata": own}
+    assert (request.wishes.mode, request.wishes.privacy, request.wishes.node) == (Mode.CHEAP, Privacy.PRIVATE, "N-1")
+    assert (request.wishes.max_cost_usd, request.wishes.require_region) == (0.5, True)
+
+
+def test_headers_say_the_same_and_the_body_has_precedence():
+    headers = {"x-brain-mode": "fast", "x-brain-require-region": "true", "x-brain-max-cost-usd": "0.25"}
+    request = parsed({**CHAT_BODY, "mode": "CHEAP"}, headers=headers)
+    assert (request.wishes.mode, request.wishes.require_region, request.wishes.max_cost_usd) == (Mode.CHEAP, True, 0.25)
+    raw = json.dumps(CHAT_BODY).encode()
+    assert parsed(raw, headers=headers).body is raw
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("mode", "SOON"),
+        ("mode", 3),
+        ("privacy", "SECRET"),
+        ("region", ""),
+        ("region", "x" * 200),
+        ("require_region", "maybe"),
+        ("max_cost_usd", -1),
+        ("max_cost_usd", True),
+        ("max_latency_ms", "fast"),
+        ("node", 7),
+        ("stream", "yes"),
+        ("stream_options", []),
+    ],
+)
+def test_a_wrong_value_names_its_field(field, value):
+    error = refused({**CHAT_BODY, field: value})
+    assert (error.status, error.code, error.param) == (400, "invalid_field", field)
+
+
+def test_the_name_of_the_model_is_put_in_and_nothing_else_changes():
+    raw = b'{"temperature": 1e-7,"model":"brain/auto","messages":[{"model":"x"}], "seed":1180591620717411303424}'
+    request = parsed(raw)
+    assert request.body_for("brain/auto") is raw
+    assert request.body_for('a "b"') == (
+        b'{"temperature": 1e-7,"messages":[{"model":"x"}],"seed":1180591620717411303424,"model":"a \\"b\\""}'
+    )
+
+
+@pytest.mark.parametrize(("repeats", "size"), [(1, 2 * LARGE_BYTES), (400_000, 3)])
+def test_a_large_body_is_read_by_its_outline_and_goes_on_whole(repeats, size):
+    content = [{"type": "text", "text": 'é\\"{[' * (size // 5)}] * min(repeats, 3) + ["x" * size] * (repeats - 1)
+    body = {"mode": "CHEAP", "stream": True, "model": "m", "messages": [{"content": content}], "seed": 7}
+    request = parsed(body)
+    assert len(request.body) > LARGE_BYTES
+    assert (request.model, request.stream, request.wishes.mode) == ("m", True, Mode.CHEAP)
+    del body["mode"]
+    assert json.loads(request.body) == {**body, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"model":"m","messages":["' + b"x" * LARGE_BYTES + b'"]',
+        b'{"model":"m","messages":["' + b"x" * LARGE_BYTES + b'"]}}',
+        b'["' + b"x" * LARGE_BYTES + b'"]',
+        b'{"model":nan,"messages":["' + b"x" * LARGE_BYTES + b'"]}',
+    ],
+)
+def test_a_large_body_that_is_no_object_is_refused_too(raw):
+    assert refused(raw).code == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    "large", [f'"{"x" * LARGE_BYTES}"', "{" + '"a":1,' * LARGE_BYTES + '"b":1}', "7" * LARGE_BYTES]
+)
+def test_a_large_value_of_the_wrong_kind_is_no_list_of_messages(large):
+    assert refused(b'{"model":"m","messages":%b}' % large.encode(), MESSAGES).code == "missing_field"
+
+
+def test_a_retry_of_the_client_itself_is_known():
+    assert parsed(CHAT_BODY, headers={"x-stainless-retry-count": "1"}).client_retry
+    assert not parsed(CHAT_BODY, headers={"x-stainless-retry-count": "0"}).client_retry
+    assert not parsed(CHAT_BODY).client_retry
