@@ -16,6 +16,7 @@ from brain_coord.cli.serve import serve_command
 from brain_coord.cli.signing import keys_app
 from brain_coord.cli.targets import targets
 from brain_coord.cli.tokens import token_app
+from brain_coord.cli.top import top
 
 app = typer.Typer(
     name="brain-coord",
@@ -27,6 +28,7 @@ app.command("serve")(serve_command)
 app.command("check-config")(check_config)
 app.command("route")(route)
 app.command("targets")(targets)
+app.command("top")(top)
 app.add_typer(key_app, name="key")
 app.add_typer(operator_app, name="operator")
 app.add_typer(token_app, name="token")
