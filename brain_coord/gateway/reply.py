@@ -86,7 +86,7 @@ def _failure_of(record: Record) -> ApiError:
         "attempts": [attempt.to_dict() for attempt in result.attempts],
         "request_id": record.request.request_id,
     }
-    retry_after_s = _seconds(result.retry_after)
+    retry_after_s = seconds_of(result.retry_after)
     if result.committed:
         return fault("incomplete", "the answer broke off; what was sent stands, nothing else follows", brain=brain)
     asked = result.reached
@@ -117,11 +117,11 @@ def _failure_of(record: Record) -> ApiError:
     )
 
 
-def _seconds(retry_after: str | None) -> int | None:
+def seconds_of(retry_after: str | None) -> int | None:
     """A target's Retry-After in seconds; it may be a date (RFC 9110, 10.2.3)."""
     if not retry_after:
         return None
-    if retry_after.isdigit():
+    if retry_after.isascii() and retry_after.isdigit():
         return int(retry_after)
     try:
         at = parsedate_to_datetime(retry_after)

@@ -1,0 +1,92 @@
+"""The client's side of a stream: it begins late, keeps alive while nothing comes, and ends once."""
+
+import asyncio
+
+from brain_coord.gateway import sink
+from brain_coord.gateway.sink import KEEP_ALIVE, ClientStream
+from tests.support.eventually import eventually
+
+
+class Wire:
+    """Keeps what an ASGI server would have been given; `room` is taken away by a client that does not read."""
+
+    def __init__(self) -> None:
+        self.events: list[dict] = []
+        self.room = asyncio.Event()
+        self.room.set()
+
+    async def send(self, event) -> None:
+        await self.room.wait()
+        self.events.append(event)
+
+    @property
+    def body(self) -> list[bytes]:
+        return [event["body"] for event in self.events if event["type"] == "http.response.body"]
+
+
+def stream_on(wire: Wire, keepalive_s: float = 60.0) -> ClientStream:
+    return ClientStream(wire.send, lambda: [(b"x-a", b"1")], keepalive_s=keepalive_s)
+
+
+async def test_nothing_leaves_before_the_first_write_and_the_headers_are_those_of_that_moment():
+    wire = Wire()
+    stream = stream_on(wire)
+    committed = []
+    stream.on_commit = lambda: committed.append(len(wire.events))
+    assert not stream.begun
+    await stream.write(b"one")
+    await stream.write(b"two")
+    await stream.end(b"end")
+    assert committed == [0]
+    assert wire.events[0]["status"] == 200
+    assert sink.EVENT_STREAM in wire.events[0]["headers"]
+    assert (b"x-a", b"1") in wire.events[0]["headers"]
+    assert wire.body == [b"one", b"two", b"end"]
+    assert [event.get("more_body") for event in wire.events[1:]] == [True, True, False]
+
+
+async def test_comments_fill_the_silence_before_and_between_writes_and_never_follow_the_end():
+    wire = Wire()
+    stream = stream_on(wire, keepalive_s=0.05)
+    await eventually(lambda: wire.body.count(KEEP_ALIVE) >= 2)
+    assert stream.begun
+    await stream.write(b"one")
+    seen = wire.body.count(KEEP_ALIVE)
+    await eventually(lambda: wire.body.count(KEEP_ALIVE) > seen)
+    await stream.end(b"end")
+    await asyncio.sleep(0.2)
+    assert wire.body[-1] == b"end"
+    assert sum(event["type"] == "http.response.start" for event in wire.events) == 1
+
+
+async def test_a_busy_stream_gets_no_comments():
+    wire = Wire()
+    stream = stream_on(wire, keepalive_s=0.3)
+    for _ in range(60):
+        await stream.write(b"x")
+        await asyncio.sleep(0.01)
+    await stream.end(b"")
+    assert KEEP_ALIVE not in wire.body
+
+
+async def test_a_comment_that_cannot_leave_is_not_followed_by_more_and_not_overtaken():
+    wire = Wire()
+    wire.room.clear()
+    stream = stream_on(wire, keepalive_s=0.05)
+    await asyncio.sleep(0.3)
+    writing = asyncio.ensure_future(stream.write(b"one"))
+    await asyncio.sleep(0.1)
+    wire.room.set()
+    await writing
+    await stream.end(b"end")
+    assert wire.events[0]["type"] == "http.response.start"
+    assert wire.body == [KEEP_ALIVE, b"one", b"end"]
+
+
+async def test_closing_stops_the_comments_and_leaves_the_answer_as_it_is():
+    wire = Wire()
+    stream = stream_on(wire, keepalive_s=0.05)
+    await stream.close()
+    await asyncio.sleep(0.2)
+    assert wire.events == []
+    assert not stream.begun
