@@ -11,6 +11,7 @@ from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.link.orders import Orders
+from brain_coord.store.errors import StoreUnavailable
 from brain_coord.store.store import Store
 
 DEFAULT_BAN = "by the operator"
@@ -42,7 +43,10 @@ class NodeDesk:
     def _on_node(self, act: Callable[[Node, dict[str, Any]], Awaitable[None]]) -> Operation:
         async def operation(request: dict[str, Any]) -> dict[str, Any]:
             node = self._node(request)
-            await act(node, request)
+            try:
+                await act(node, request)
+            except StoreUnavailable as error:
+                raise AdminError(f"{error.message}; nothing was changed") from None
             return self._view(node)
 
         return operation

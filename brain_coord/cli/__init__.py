@@ -8,6 +8,7 @@ from brain_coord import __version__
 from brain_coord.cli.check_config import check_config
 from brain_coord.cli.database import db_app
 from brain_coord.cli.keys import key_app
+from brain_coord.cli.ledger import ledger
 from brain_coord.cli.nodes import nodes_app
 from brain_coord.cli.operator import operator_app
 from brain_coord.cli.receipts import receipts_app
@@ -29,6 +30,7 @@ app.command("check-config")(check_config)
 app.command("route")(route)
 app.command("targets")(targets)
 app.command("top")(top)
+app.command("ledger")(ledger)
 app.add_typer(key_app, name="key")
 app.add_typer(operator_app, name="operator")
 app.add_typer(token_app, name="token")

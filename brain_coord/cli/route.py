@@ -1,4 +1,4 @@
-"""`brain-coord route --snapshot FILE`: a dry run of both routers over a file."""
+"""`brain-coord route`: a dry run of both routers over a file, or once more over a receipt."""
 
 import json
 import sys
@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from brain_coord.cli.replay import replay_receipt
+from brain_coord.cli.store_access import DataDir
 from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.class_decision import ClassRow
 from brain_coord.routing.dry_run import Routing, decide
@@ -37,13 +39,26 @@ TABLE_HEADS: Final = {
 
 
 def route(
+    data_dir: DataDir,
     snapshot: Annotated[
-        Path, typer.Option("--snapshot", metavar="FILE", allow_dash=True, help="One snapshot or a list; - is stdin.")
-    ],
+        Path | None,
+        typer.Option("--snapshot", metavar="FILE", allow_dash=True, help="One snapshot or a list; - is stdin."),
+    ] = None,
+    receipt: Annotated[
+        str | None,
+        typer.Option(
+            "--receipt", metavar="ID|FILE", help="Decide again from a receipt alone; exit code 1: not the same."
+        ),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the decisions as JSON.")] = False,
 ) -> None:
-    """Decide class and node for a snapshot, and say why. Nothing is executed."""
-    route_snapshot(snapshot, json_output)
+    """Decide class and node for a snapshot or again for a receipt, and say why. Nothing is executed."""
+    if (snapshot is None) == (receipt is None):
+        raise typer.BadParameter("give one of them", param_hint="--snapshot or --receipt")
+    if receipt is not None:
+        replay_receipt(data_dir, receipt, json_output)
+    elif snapshot is not None:
+        route_snapshot(snapshot, json_output)
 
 
 def route_snapshot(file: Path, json_output: bool) -> None:
