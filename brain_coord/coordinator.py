@@ -116,6 +116,7 @@ class Coordinator:
         orders = Orders(registry)
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
         quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
+        desk = NodeDesk(store, registry, scores, orders, gate.addresses)
         watch = Watch(
             gateway=gateway,
             registry=registry,
@@ -124,11 +125,20 @@ class Coordinator:
             data_dir=settings.data_dir,
             explain=scores.explanation,
             skips=lambda node: registry.skip_counts(node, monotonic()),
+            actions={
+                "ban": desk.ban,
+                "unban": desk.unban,
+                "trust": desk.trust,
+                "untrust": desk.untrust,
+                "drain": desk.drain,
+                "undrain": desk.undrain,
+            },
             base=settings.root_path,
         )
         quiet.include_router(watch.router)
-        desk = NodeDesk(store, registry, scores, orders, gate.addresses)
-        admin = AdminServer(settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations()})
+        admin = AdminServer(
+            settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations(), "top": watch.top}
+        )
         bounds = replace(settings.connections)
         self = cls(
             settings,

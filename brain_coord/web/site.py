@@ -1,10 +1,11 @@
 """The site over one coordinator: what it remembers, the live frame, and the parts that the pages read."""
 
 import asyncio
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from brain_coord.fleet.node import Node
@@ -14,10 +15,35 @@ from brain_coord.gateway.routes.context import ReceiptShelf
 from brain_coord.observe.finished import FinishedRequest
 from brain_coord.web.live import Item, Lists, LiveHub
 from brain_coord.web.view.history import PERIOD_S, History
-from brain_coord.web.view.recent import RecentRequests, decision_row
-from brain_coord.web.view.rows import class_rows, model_rows, node_rows, summary_of
+from brain_coord.web.view.recent import DecisionRow, RecentRequests, decision_row
+from brain_coord.web.view.rows import (
+    ClassRow,
+    ModelRow,
+    NodeRow,
+    Summary,
+    class_rows,
+    model_rows,
+    node_rows,
+    summary_of,
+)
 
 DECISIONS_SHOWN = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Everything /network shows at one moment."""
+
+    summary: Summary
+    nodes: tuple[NodeRow, ...]
+    models: tuple[ModelRow, ...]
+    classes: tuple[ClassRow, ...]
+    decisions: tuple[DecisionRow, ...]
+
+
+def key_of(model: str) -> str:
+    """An element id for a model's name, which may hold any sign."""
+    return hashlib.sha256(model.encode()).hexdigest()[:12]
 
 
 @dataclass(slots=True)
@@ -49,8 +75,8 @@ class Site:
         self.recent.add(request)
         self.history.finished(request)
 
-    def lists(self) -> Lists:
-        """The lists of /network as they are now."""
+    def records(self) -> Records:
+        """What /network shows, as it is now."""
         nodes = list(self.registry.nodes.values())
         backends = self.gateway.decider.backends
         models = model_rows(self.gateway.decider.catalog, nodes, backends)
@@ -62,20 +88,31 @@ class Site:
             waiting=len(self.gateway.waiting),
             receipts={"ok": "recorded", "spooling": "kept on disk", "refusing": "not recorded"}[health["state"]],
         )
+        return Records(
+            summary=summary,
+            nodes=node_rows(nodes, self._passed_by),
+            models=tuple(row for row in models if row.classes),
+            classes=class_rows(backends, nodes),
+            decisions=tuple(decision_row(each) for each in self.recent.newest(DECISIONS_SHOWN)),
+        )
+
+    def lists(self) -> Lists:
+        """The lists of /network, each with the template of its items."""
+        now = self.records()
         return {
-            "summary": [Item("summary", "parts/summary.html", summary)],
-            "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in node_rows(nodes, self._passed_by)],
-            "models": [
-                Item(f"model-{number}", "parts/model.html", row) for number, row in enumerate(models) if row.classes
-            ],
-            "classes": [
-                Item(f"class-{row.resource_class}", "parts/class.html", row) for row in class_rows(backends, nodes)
-            ],
-            "decisions": [
-                Item(f"decision-{each.decision_id}", "parts/decision.html", decision_row(each))
-                for each in self.recent.newest(DECISIONS_SHOWN)
-            ],
+            "summary": [Item("summary", "parts/summary.html", now.summary)],
+            "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in now.nodes],
+            "models": [Item(f"model-{key_of(row.model)}", "parts/model.html", row) for row in now.models],
+            "classes": [Item(f"class-{row.resource_class}", "parts/class.html", row) for row in now.classes],
+            "decisions": [Item(f"decision-{row.decision_id}", "parts/decision.html", row) for row in now.decisions],
         }
+
+    def figures(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        now = self.records()
+        members = asdict(now)
+        members["summary"] |= {"nodes": now.summary.nodes, "connected": now.summary.connected}
+        return members
 
     def _passed_by(self, node: Node) -> str | None:
         """The reason for which most requests passed a node by lately."""

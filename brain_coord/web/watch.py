@@ -16,8 +16,7 @@ from brain_coord.gateway.routes.context import ReceiptShelf
 from brain_coord.observe.metrics import Metrics, Sources
 from brain_coord.store.store import Store
 from brain_coord.web.assets import assets_router
-from brain_coord.web.operator.actions import NodeActions
-from brain_coord.web.operator.routes import OperatorPages
+from brain_coord.web.operator.routes import NodeAction, OperatorPages
 from brain_coord.web.pages import pages_router
 from brain_coord.web.site import Site
 
@@ -29,6 +28,7 @@ class Watch:
     Attributes:
         explain: a node's reliability score (`score`, `terms`); `None` for a node without one.
         skips: why requests passed a node by within the last hour, most frequent first.
+        actions: what an operator can do to a node, by name.
         base: path prefix that a proxy in front keeps.
     """
 
@@ -39,6 +39,7 @@ class Watch:
     data_dir: Path
     explain: Callable[[Node], Mapping[str, Any] | None]
     skips: Callable[[Node], Mapping[str, int]]
+    actions: Mapping[str, NodeAction]
     base: str = ""
     site: Site = field(init=False)
     metrics: Metrics = field(init=False)
@@ -60,7 +61,7 @@ class Watch:
         gateway.on_refused.append(lambda error: self.metrics.request_refused(error.code))
         registry.on_change.append(self.metrics.changed)
         registry.on_heartbeat.append(self.metrics.heartbeat)
-        operator = OperatorPages(self.site, self.store, NodeActions(registry, self.store), self.data_dir)
+        operator = OperatorPages(self.site, self.store, self.actions, self.data_dir)
         self.router = APIRouter(include_in_schema=False)
         self.router.include_router(assets_router())
         self.router.include_router(operator.router())
@@ -69,6 +70,10 @@ class Watch:
 
     async def _metrics(self) -> Response:
         return Response(self.metrics.expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def top(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """The same figures as /network, for `brain-coord top`."""
+        return self.site.figures()
 
     async def run(self) -> None:
         """Everything that goes on by itself; runs for ever."""

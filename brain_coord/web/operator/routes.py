@@ -1,6 +1,6 @@
 """The operator's pages: login, nodes with their addresses, keys, join tokens, receipts."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -10,12 +10,12 @@ import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from brain_coord.fleet.node import Node
 from brain_coord.gateway.errors import fault
 from brain_coord.receipts.body import timestamp
 from brain_coord.store.errors import StoreUnavailable
 from brain_coord.store.records import Plan
 from brain_coord.store.store import Store
-from brain_coord.web.operator.actions import NodeActions, NoSuchNode
 from brain_coord.web.operator.forms import check_csrf, read_form, refused
 from brain_coord.web.operator.secret import read_secret
 from brain_coord.web.operator.sessions import LIFE_S, Session, Sessions
@@ -24,6 +24,9 @@ from brain_coord.web.site import Site
 from brain_coord.web.view.rows import node_rows
 
 log = structlog.get_logger("brain.operator")
+
+NodeAction = Callable[[Node, dict[str, Any]], Awaitable[None]]
+"""What an operator does to a node: durable before it holds; a reason may come with it."""
 
 COOKIE: Final = "brain_operator"
 RECEIPTS_SHOWN: Final = 20
@@ -36,7 +39,7 @@ class OperatorPages:
 
     site: Site
     store: Store
-    actions: NodeActions
+    actions: Mapping[str, NodeAction]
     data_dir: Path
     sessions: Sessions = field(default_factory=Sessions)
 
@@ -151,12 +154,10 @@ class OperatorPages:
 
     async def _node(self, request: Request, _: Session, form: dict[str, str]) -> Response:
         node_id, action = request.path_params["subject"], request.path_params["action"]
-        if action not in self.actions.names:
-            raise fault("not_found", f"there is no action {action}")
-        try:
-            await self.actions.act(action, node_id, form.get("reason", "").strip()[:200])
-        except NoSuchNode:
-            raise fault("not_found", f"no node {node_id} has joined") from None
+        node = self.site.registry.get(node_id)
+        if action not in self.actions or node is None:
+            raise fault("not_found", f"there is no node {node_id}, or nothing called {action} to be done to it")
+        await self.actions[action](node, {"reason": form.get("reason", "").strip()})
         log.info("operator acted on a node", node=node_id, action=action)
         return self._home()
 
