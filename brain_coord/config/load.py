@@ -145,7 +145,7 @@ def _source_of(where: Where, sources: Mapping[Where, str], path: Path) -> str:
 def _read(path: Path, *, needed: bool) -> dict[str, Any] | None:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a data folder that is a file is told by whoever opens it
         if not needed:
             return None
         raise ConfigError([Fault(f"file {path}", None, None, "does not exist")]) from None
