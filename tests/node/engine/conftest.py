@@ -18,7 +18,7 @@ __all__ = ["engine_env", "known_text_model", "smollm2_model"]
 FAST = 50.0
 """How much faster the supervisors' clock runs against the fake engine: 400 s become 8."""
 
-TIMING = Timing(look_starting_s=5.0, look_timeout_s=100.0, canary_limit_s=100.0, stall_grace_s=25.0).faster(FAST)
+TIMING = Timing(look_starting_s=5.0, look_timeout_s=100.0, canary_limit_s=75.0, stall_grace_s=25.0).faster(FAST)
 """What a real process needs real time for is given more of it."""
 
 

@@ -383,6 +383,7 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
         archive.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
 
 
+@pytest.mark.slow
 def test_a_real_pip_installs_into_a_real_environment(tmp_path, monkeypatch):
     wheels = tmp_path / "wheels"
     wheels.mkdir()

@@ -17,6 +17,7 @@ from brain_node.engine.causes import CauseKind
 from brain_node.engine.group import members
 from brain_node.engine.states import State
 from brain_node.engine.supervisor import EngineSupervisor
+from brain_node.engine.timing import Timing
 from brain_node.engine.view import EngineView
 from tests.node.engine.conftest import FAST, TIMING
 from tests.support.eventually import eventually
@@ -255,7 +256,8 @@ async def test_a_hung_engine_with_a_healthy_health_route_is_noticed_and_restarte
 
 
 @pytest.mark.case("B-01")
-async def test_a_hung_engine_is_noticed_while_jobs_wait_for_their_first_token(fake_engine):
+async def test_a_hung_engine_is_noticed_while_jobs_wait_for_their_first_token(fake_engine, around):
+    around.timing = replace(TIMING, silent_limit_s=1.5)
     engine = fake_engine(FakeVllm(hang_after_chats=0, completions=False), FakeVllm())
     seen = watch(engine)
     await engine.start()
@@ -301,8 +303,10 @@ async def test_a_retry_with_less_context_offers_the_real_one(fake_engine, tmp_pa
 
 
 @pytest.mark.case("B-04")
-async def test_a_slow_start_is_waited_for_and_shown(fake_engine):
-    engine = fake_engine(FakeVllm(start_delay_s=400 / FAST, stderr=["Loading weights: 10 %"]))
+async def test_a_slow_start_is_waited_for_and_shown(fake_engine, around):
+    faster = 200.0
+    around.timing = replace(TIMING, start_limit_s=Timing().start_limit_s / faster)
+    engine = fake_engine(FakeVllm(start_delay_s=400 / faster, stderr=["Loading weights: 10 %"]))
     await engine.start()
     await eventually(lambda: engine.view().last_line)
     view = engine.view()
@@ -311,7 +315,7 @@ async def test_a_slow_start_is_waited_for_and_shown(fake_engine):
     pid = view.pid
     await ready(engine, 60)
     assert engine.view().pid == pid
-    assert engine.view().start_s * FAST >= 400
+    assert engine.view().start_s * faster >= 400
     assert engine.view().starts == 1
 
 
@@ -448,14 +452,15 @@ async def test_a_busy_engine_whose_health_route_is_silent_is_left_alone(fake_eng
 
 
 @pytest.mark.case("B-09")
-async def test_a_flooded_engine_that_makes_progress_is_left_alone(fake_engine):
-    engine = fake_engine(FakeVllm(health_hang_s=600, tokens=100, token_s=0.05))
+async def test_a_flooded_engine_that_makes_progress_is_left_alone(fake_engine, around):
+    around.timing = replace(TIMING, silent_limit_s=1.0)
+    engine = fake_engine(FakeVllm(health_hang_s=600, tokens=60, token_s=0.05))
     seen = watch(engine)
     await engine.start()
     await ready(engine)
     waiting = [engine.job() for _ in range(1280)]
     async with chat(engine) as answer:
-        assert b"word99" in await answer.read()
+        assert b"word59" in await answer.read()
     assert State.STALLED not in {view.state for view in seen}
     assert engine.view().starts == 1
     for job in waiting:
@@ -479,7 +484,7 @@ async def test_a_stopped_child_of_a_busy_engine_is_noticed_early(fake_engine):
 
 
 async def test_a_stalled_engine_that_wakes_up_goes_on(fake_engine, around):
-    around.timing = replace(TIMING, stall_grace_s=600.0)
+    around.timing = replace(TIMING, stall_grace_s=600.0, canary_limit_s=0.5)
     engine = fake_engine(FakeVllm(hang_after_chats=0))
     rewrite(script_of(engine), FakeVllm())
     await engine.start()
