@@ -22,7 +22,8 @@ from scripts.bench.peers import installed
 from scripts.bench.procs import with_children
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-MODEL: Final = "qwen/qwen2.5-7b-instruct"
+MODEL: Final = "huggingfacetb/smollm2-135m-instruct"
+"""Small enough that canaries ask for no known answer, which a stub cannot give; so nothing has to be switched off."""
 PATH: Final = "/v1/chat/completions"
 START_S: Final = 90.0
 SLOTS: Final = 1024
@@ -101,6 +102,31 @@ class Stage:
         self._processes[name] = process
         return process.pid
 
+    def talk(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a process that takes commands on its standard input; it ends with the others."""
+        log = (self.folder / f"{name}.log").open("wb")
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+        process = subprocess.Popen(list(argv), cwd=ROOT, start_new_session=True, **pipes)
+        self._processes[name] = process
+        return process
+
+    def log(self, name: str) -> str:
+        """The end of a process's output."""
+        return "\n".join((self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-25:])
+
+    @staticmethod
+    def post(url: str, headers: dict[str, str], body: bytes) -> bytes:
+        """What a URL of this machine answers, errors included; `b""` when nobody answers."""
+        request = urllib.request.Request(url, data=body, headers=headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as response:
+                return bytes(response.read())
+        except urllib.error.HTTPError as error:
+            return bytes(error.read())
+        except OSError:
+            return b""
+
     def fetch(self, url: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Any:
         """JSON from a URL of this machine, `None` while it cannot be had."""
         request = urllib.request.Request(url, data=body, headers=headers or {})
@@ -120,8 +146,7 @@ class Stage:
             if self._processes[name].poll() is not None:
                 break
             time.sleep(0.1)
-        tail = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-15:]
-        raise NotReady(f"{name}: {what} did not come true\n" + "\n".join(tail))
+        raise NotReady(f"{name}: {what} did not come true\n{self.log(name)}")
 
     def answers(self, name: str, port: int, headers: dict[str, str]) -> None:
         """Wait until a chat goes all the way through."""
