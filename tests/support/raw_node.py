@@ -177,6 +177,7 @@ class RawNode:
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it would complain
 
     async def _listen(self, link: ClientConnection) -> None:
         async for text in link:
@@ -250,9 +251,10 @@ class RawNode:
 
     async def leave(self) -> None:
         """Close everything."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:  # a task that ends may have started another
+            for task in tuple(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.link is not None:
             await self.link.close()
 
