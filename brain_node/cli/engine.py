@@ -66,7 +66,7 @@ def install(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be installed where, and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Install vLLM into an environment of its own (CPU about 1 minute and 2.5 GB; CUDA several minutes and 12 GB).
+    """Install vLLM into an environment of its own (CPU about 1 minute and 2.5 GB; CUDA several minutes and 9 GB).
 
     Without --cpu or --cuda the machine decides: CUDA where an NVIDIA driver is, else CPU. Can be stopped at any time
     and run again: it goes on where it was.

@@ -34,8 +34,8 @@ from brain_node.engine.requirements import CPU_TORCH, list_sha256, requirement_l
 
 TORCH_INDEX_VARIABLE: Final = "BRAIN_NODE_TORCH_INDEX"
 
-NEED_BYTES: Final = {Flavour.CPU: 4_000_000_000, Flavour.CUDA: 20_000_000_000}
-"""Free bytes wanted before an install begins. CPU: 2.5 GB lie there in the end, the rest is room for downloads."""
+NEED_BYTES: Final = {Flavour.CPU: 4_000_000_000, Flavour.CUDA: 16_000_000_000}
+"""Free bytes wanted before an install begins. In the end 2.5 GB (CPU) or 9 GB lie there; the rest is for downloads."""
 
 _STEPS_NAME: Final = ".brain-engine-steps.json"
 _LOCK_TRY_S: Final = 0.5

@@ -24,6 +24,7 @@ def log(name: str) -> list[str]:
         ("missing", 1, CauseKind.MISSING_MODEL, "/srv/models/nothere"),
         ("hubmissing", 1, CauseKind.MISSING_MODEL, "Cannot find an appropriate cached snapshot"),
         ("oom", 1, CauseKind.OUT_OF_MEMORY, "less than requested memory"),
+        ("nogpu", 1, CauseKind.DRIVER_MISMATCH, "Failed to infer device type"),
         ("corekill", 0, CauseKind.ENGINE_CORE_DIED, "EngineDeadError"),
     ],
 )
