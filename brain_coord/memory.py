@@ -3,7 +3,7 @@
 import base64
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Final
 
@@ -86,17 +86,22 @@ class StoredFleet:
     scores: ScoreKeeper
     catalog: Catalog
     token_required: bool
+    _regions: dict[str, str | None] = field(default_factory=dict)
+    """By node id, as the store has them."""
 
     async def load(self) -> None:
         """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
         for record in await self.store.list_nodes():
-            self.registry.add(_node_of(record))
+            self._add(record)
         self.registry.vouch()
         for benchmark in await self.store.load_benchmarks():
             if (node := self.registry.get(benchmark.node_id)) is not None:
                 self.registry.benchmarked(node, benchmark)
-        for node in self.registry:
-            await self.scores.recall(node)
+        await self.scores.recall_all(list(self.registry))
+
+    def _add(self, record: NodeRecord) -> Node:
+        self._regions[record.node_id] = record.region
+        return self.registry.add(_node_of(record))
 
     async def admit(self, hello: Hello, address: str) -> Node | Refused:
         """The node behind a proved hello, or why it may not join."""
@@ -126,6 +131,10 @@ class StoredFleet:
                     retry_after_s=round(away_s, 1),
                 )
         operator = node.operator if node is not None else False
+        if node is not None and hello.token is None and self._regions.get(node.node_id) == hello.offer.region:
+            # Nothing to write: a fleet that comes back after a restart is no storm of writes, nor needs the store.
+            await self.scores.recall(node)
+            return node
         if hello.token is not None:
             operator = (await self.store.redeem_token(hello.token, hello.node_id)).operator
         elif node is None and self.token_required:
@@ -145,9 +154,12 @@ class StoredFleet:
                 region=hello.offer.region,
             )
         )
-        node = self.registry.add(_node_of(record))
+        node = self._add(record)
         self.registry.belongs(node, operator=record.operator)
-        await self.scores.recall(node)
+        if record.first_seen_s == now_s:
+            self.scores.begins(node)
+        else:
+            await self.scores.recall(node)
         return node
 
     def judge(self, node: Node, offer: Offer, report: Report) -> tuple[Refusal, ...]:

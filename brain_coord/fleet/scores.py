@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -23,6 +23,9 @@ log = structlog.get_logger("brain.fleet")
 FLUSH_S: Final = 300.0
 """How often uptime is written down; what a crash loses counts neither as connected nor as observed."""
 
+RECALLED_AT_ONCE: Final = 500
+WRITTEN_AT_ONCE: Final = 500
+
 SLICE: Final = 200
 """Scores worked out in one go, so that a large fleet never holds up the loop."""
 
@@ -35,6 +38,9 @@ class Archive(Protocol):
 
     async def load_uptime(self, since_day: int, node_id: str | None = None) -> list[Uptime]:
         """Connection time by day since a day."""
+
+    async def load_outcomes_of(self, node_ids: Sequence[str], since_s: float) -> dict[str, list[Outcome]]:
+        """The outcomes of some nodes since a time, each node's oldest first."""
 
     def add_outcome(self, outcome: Outcome) -> Awaitable[None]:
         """Write an outcome down; need not be awaited."""
@@ -60,9 +66,29 @@ class ScoreKeeper:
         """What is remembered of a node: its score, and whether it was fit for work."""
         if node.node_id in self.standings:
             return
-        wall_s, now = time.time(), monotonic()
+        wall_s = time.time()
         outcomes = await self.archive.load_outcomes(node.node_id, wall_s - WINDOW_S, RECALLED)
         days = await self.archive.load_uptime(int((wall_s - WINDOW_S) // DAY_S), node.node_id)
+        self._recalled(node, outcomes, days, wall_s)
+
+    async def recall_all(self, nodes: Sequence[Node]) -> None:
+        """The same for a whole fleet, some hundreds of nodes with each question to the store."""
+        wall_s = time.time()
+        days: dict[str, list[Uptime]] = {}
+        for day in await self.archive.load_uptime(int((wall_s - WINDOW_S) // DAY_S)):
+            days.setdefault(day.node_id, []).append(day)
+        for start in range(0, len(nodes), RECALLED_AT_ONCE):
+            some = nodes[start : start + RECALLED_AT_ONCE]
+            outcomes = await self.archive.load_outcomes_of([node.node_id for node in some], wall_s - WINDOW_S)
+            for node in some:
+                self._recalled(node, outcomes[node.node_id][-RECALLED:], days.get(node.node_id, []), wall_s)
+
+    def begins(self, node: Node) -> None:
+        """A node that nobody has seen before: there is nothing to recall."""
+        self._recalled(node, [], [], time.time())
+
+    def _recalled(self, node: Node, outcomes: Sequence[Outcome], days: Sequence[Uptime], wall_s: float) -> None:
+        now = monotonic()
         standing = self.standings[node.node_id] = Standing.of(outcomes, days)
         node.health = Health.recalled((now - (wall_s - each.at_s), each.kind, each.result) for each in outcomes)
         self._score(node, standing, wall_s)
@@ -106,10 +132,15 @@ class ScoreKeeper:
     async def flush(self) -> None:
         """Write down the uptime since the last time. Without a store it is lost, which changes no share by itself."""
         self._flushed_at = monotonic()
-        seen = {node.node_id: time.time() for node in self.registry.nodes.values() if node.connected}
+        wall_s = time.time()
+        seen = [node.node_id for node in self.registry.nodes.values() if node.connected]
+        passed = self._meter.flush()
         try:
-            await self.archive.add_uptime(self._meter.flush())
-            await self.archive.touch_nodes(seen)
+            # In pieces: receipts are written by the same hand, and none should wait for a whole fleet.
+            for start in range(0, len(passed), WRITTEN_AT_ONCE):
+                await self.archive.add_uptime(passed[start : start + WRITTEN_AT_ONCE])
+            for start in range(0, len(seen), WRITTEN_AT_ONCE):
+                await self.archive.touch_nodes(dict.fromkeys(seen[start : start + WRITTEN_AT_ONCE], wall_s))
         except StoreUnavailable as error:
             log.warning("uptime not written down", cause=str(error))
 

@@ -1,6 +1,7 @@
 """The store's part for what is remembered of nodes between their sessions."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,10 @@ class NodeStore(StoreCore):
     async def load_outcomes(self, node_id: str, since_s: float, limit: int = 200) -> list[Outcome]:
         """The latest outcomes of a node since a time, oldest first."""
         return await self.read(partial(nodes.load_outcomes, node_id=node_id, since_s=since_s, limit=limit))
+
+    async def load_outcomes_of(self, node_ids: Sequence[str], since_s: float) -> dict[str, list[Outcome]]:
+        """The outcomes of some hundreds of nodes since a time, each node's oldest first."""
+        return await self.read(partial(nodes.load_outcomes_of, node_ids=node_ids, since_s=since_s))
 
     async def add_uptime(self, days: list[Uptime]) -> None:
         """Add seconds of connection and observation to days of nodes."""

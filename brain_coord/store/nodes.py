@@ -38,9 +38,12 @@ def upsert_node(connection: Connection, seen: NodeRecord) -> NodeRecord:
 
 
 def touch_nodes(connection: Connection, last_seen_s: dict[str, float]) -> None:
-    """Set when nodes were last seen."""
+    """Set when nodes were last seen; those seen at one time in one statement."""
+    by_time: dict[float, list[str]] = {}
     for node_id, at_s in last_seen_s.items():
-        connection.execute(update(_NODES).where(_NODES.c.node_id == node_id).values(last_seen_s=at_s))
+        by_time.setdefault(at_s, []).append(node_id)
+    for at_s, node_ids in by_time.items():
+        connection.execute(update(_NODES).where(_NODES.c.node_id.in_(node_ids)).values(last_seen_s=at_s))
 
 
 def get_node(connection: Connection, node_id: str) -> NodeRecord | None:
@@ -102,6 +105,19 @@ def load_outcomes(connection: Connection, node_id: str, since_s: float, limit: i
         .limit(limit)
     ).all()
     return [Outcome(*row) for row in reversed(rows)]
+
+
+def load_outcomes_of(connection: Connection, node_ids: Sequence[str], since_s: float) -> dict[str, list[Outcome]]:
+    """The outcomes of some nodes since a time, each node's oldest first."""
+    found: dict[str, list[Outcome]] = {node_id: [] for node_id in node_ids}
+    rows = connection.execute(
+        select(*_OUTCOME)
+        .where(_OUTCOMES.c.node_id.in_(node_ids), _OUTCOMES.c.at_s >= since_s)
+        .order_by(_OUTCOMES.c.node_id, _OUTCOMES.c.at_s, _OUTCOMES.c.outcome_id)
+    )
+    for row in rows:
+        found[row[0]].append(Outcome(*row))
+    return found
 
 
 def add_uptime(connection: Connection, days: Sequence[Uptime]) -> None:

@@ -13,10 +13,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from sqlalchemy import Connection, insert
+
+from brain_coord.store import tables
 from brain_coord.store.records import Benchmark, NodeRecord
 from brain_coord.store.store import Store
 from brain_node.contract.catalog import load_catalog
-from scripts.bench.fleet_sim import FINGERPRINT, identity_of
+from scripts.bench.fleet_sim import FINGERPRINT, identity_of, models_of, region_of
 from scripts.bench.procs import usage
 from scripts.bench.systems import PATH, ROOT, Stage, free_port
 
@@ -34,24 +37,24 @@ async def seed(folder: Path, count: int, models: Sequence[str]) -> None:
     """Let the store know the fleet with its benchmarks, as a coordinator does that restarts."""
     store = await Store.open(folder)
     now_s = time.time()
-
-    async def one(number: int) -> None:
+    nodes, benchmarks = [], []
+    for number in range(count):
         identity = identity_of(number)
-        record = NodeRecord(
-            node_id=identity.node_id,
-            public_key=identity.public_key,
-            first_seen_s=now_s,
-            last_seen_s=now_s,
-            operator=False,
+        nodes.append(
+            NodeRecord(identity.node_id, identity.public_key, now_s, now_s, operator=False, region=region_of(number))
         )
-        await store.upsert_node(record)
-        for model in {models[number % len(models)], models[(number * 7 + 3) % len(models)]}:
-            speed = 10 + 140 * ((number * 2654435761) % 1000) / 1000
-            await store.save_benchmark(Benchmark(identity.node_id, model, speed, 40.0, "PRO", FINGERPRINT, now_s))
+        speed = 10 + 140 * ((number * 2654435761) % 1000) / 1000
+        benchmarks += [
+            Benchmark(identity.node_id, model, speed, 40.0, "PRO", FINGERPRINT, now_s)
+            for model in dict.fromkeys(models_of(number, models))
+        ]
+
+    def write(connection: Connection) -> None:
+        connection.execute(insert(tables.nodes), [asdict(node) for node in nodes])
+        connection.execute(insert(tables.node_benchmarks), [asdict(each) for each in benchmarks])
 
     try:
-        for start in range(0, count, 500):
-            await asyncio.gather(*(one(number) for number in range(start, min(count, start + 500))))
+        await store.write(write)
     finally:
         await store.close()
 

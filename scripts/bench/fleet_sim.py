@@ -16,6 +16,7 @@ import resource
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -41,6 +42,16 @@ _FINAL: Final = (
 def identity_of(number: int) -> Identity:
     """The same key for the same number in every run."""
     return Identity(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"bench-node-%d" % number).digest()))
+
+
+def models_of(number: int, models: Sequence[str]) -> list[str]:
+    """Two models for each node, spread evenly."""
+    return list(dict.fromkeys([models[number % len(models)], models[(number * 7 + 3) % len(models)]]))
+
+
+def region_of(number: int) -> str | None:
+    """Two regions, and none."""
+    return ("eu", "us", None)[number % 3]
 
 
 def frame(kind: int, data: bytes) -> bytes:
@@ -262,8 +273,8 @@ class FleetNode(Socket):
             return
 
     def _hello(self, challenge: dict[str, Any]) -> None:
-        models = [{"id": model, "loaded": True} for model in self.fleet.models_of(self.number)]
-        region = ("eu", "us", None)[self.number % 3]
+        models = [{"id": model, "loaded": True} for model in models_of(self.number, self.fleet.models)]
+        region = region_of(self.number)
         hello: dict[str, Any] = {
             "type": "hello",
             "protocol": 1,
@@ -296,10 +307,6 @@ class Fleet:
     ups: list[float] = field(default_factory=list)
     refused: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
-
-    def models_of(self, number: int) -> list[str]:
-        """Two models for each node, spread evenly."""
-        return [self.models[number % len(self.models)], self.models[(number * 7 + 3) % len(self.models)]]
 
     async def start(self, count: int, spread_s: float) -> dict[str, Any]:
         """Connect the first `count` nodes, spread over some seconds."""
