@@ -1,5 +1,6 @@
 """`brain-node join` as a process: joining, draining, stopping, and what it leaves behind."""
 
+import asyncio
 import signal
 import stat
 
@@ -155,10 +156,17 @@ async def test_no_secret_is_written_anywhere(data_dir, tmp_path, level):
             assert link.hello["token"] == "NODE-TESTSECRET"
             await slot.ask(CHAT)
             await link.say("notice", code="echo", message="you said NODE-TESTSECRET")
+            assert "TESTSECRET" not in node.command_line
+            looked = asyncio.Event()
+
+            async def refuse_once_looked_at(again):
+                await looked.wait()
+                await again.say("refused", code="bad_token", message="no", retry=False)
+
+            coordinator.on_hello = refuse_once_looked_at
             await link.socket.close(1008, "bad NODE-TESTSECRET")
             assert "TESTSECRET" not in orjson.dumps(await node.status()).decode()
-            coordinator.on_hello = lambda link: link.say("refused", code="bad_token", message="no", retry=False)
-            assert "TESTSECRET" not in node.command_line
+            looked.set()
             assert await node.exit_code() == AUTH_REFUSED
             assert "TESTSECRET" not in node.output
     for path in data_dir.rglob("*"):

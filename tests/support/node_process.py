@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import orjson
+from brain_node.local_api.client import ask
 
 WAIT_S = 30.0
 CLEAN = {
@@ -91,8 +91,5 @@ class NodeProcess:
             return await self.process.wait()
 
     async def status(self) -> dict[str, Any]:
-        """What `brain-node status --json` says."""
-        code, out, err = await brain_node("status", "--json", "--data-dir", str(self.data_dir))
-        assert code == 0, err
-        answer: dict[str, Any] = orjson.loads(out)
-        return answer
+        """What the agent says of itself on its local door."""
+        return await asyncio.to_thread(ask, self.data_dir, "/status")
