@@ -23,8 +23,8 @@ MISMATCHES: Final = 8
 """Of the last 12 settled comparisons with peers, 8 in which this node was the one that was wrong make it DEGRADED. Engines
 that are busy round differently: a small model differed from *itself* in 5 of 100 comparisons, so a few prove nothing."""
 
-WATCHED_MISMATCHES: Final = 2
-"""So many lost comparisons among the last 12, or one failed canary, and the node is looked at more often."""
+DOUBTED: Final = ((2, 3), (4, 12))
+"""2 of the last 3 comparisons lost, or 4 of the last 12, or one failed canary: the node is looked at more often."""
 
 BENCHMARKS: Final = 3
 """Benchmarks in a row that failed."""
@@ -72,7 +72,13 @@ class Health(Watched):
     @property
     def watched(self) -> bool:
         """Whether there is reason to look closer; it costs the node nothing and is no mark on it."""
-        return self.canaries_failed_in_row > 0 or self.mismatches >= WATCHED_MISMATCHES
+        return self.canaries_failed_in_row > 0 or self.doubted
+
+    @property
+    def doubted(self) -> bool:
+        """Whether so many of its latest comparisons were lost that more of them are wanted."""
+        latest = list(self.compared)
+        return any(sum(not agreed for agreed in latest[-of:]) >= lost for lost, of in DOUBTED)
 
     @property
     def suspect(self) -> bool:

@@ -10,7 +10,7 @@ import structlog
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import NodeEvent, Registry
-from brain_coord.probes.pace import DOUBT_S, Plan, ProbeSettings, next_plan
+from brain_coord.probes.pace import COMPARED_SHARE, DOUBT_S, Plan, ProbeSettings, next_plan
 from brain_coord.probes.questions import SUMS_FROM_B, Kind, Question, ask
 from brain_coord.probes.referee import Asked, Referee, Reply, fit_peers, idle
 from brain_coord.probes.verdict import Given
@@ -105,7 +105,8 @@ class CanaryKeeper:
         degraded = node.health.degraded
         lost_comparisons = degraded is not None and degraded.cause == "mismatches"
         params_b = self.catalog.require(model).params_b
-        compare = lost_comparisons or params_b < ECHO_FROM_B or self.random.random() < 0.5
+        compare = lost_comparisons or node.health.doubted or self.random.random() < COMPARED_SHARE
+        compare = compare or params_b < ECHO_FROM_B
         if has_peers and compare and (degraded is None or lost_comparisons):
             await self._compare(node, model)
         elif params_b < ECHO_FROM_B:

@@ -9,11 +9,17 @@ from brain_coord.fleet.node import Node
 NEW_OUTCOMES: Final = 20
 """A node with fewer outcomes in its window is new."""
 
+NEW_FACTOR: Final = 3
+"""New nodes are asked so many times as often."""
+
+COMPARED_SHARE: Final = 2 / 3
+"""Share of canaries that are comparisons with a peer, where there is one; all of them while the latest ones were lost."""
+
 JITTER: Final = 0.25
 """Each pause is up to this share shorter or longer, so that no clock gives a canary away."""
 
 CLOSER_S: Final = 120.0
-CLOSER_JOBS: Final = 5
+CLOSER_JOBS: Final = 4
 """Pauses while there is reason to look closer."""
 
 DOUBT_S: Final = (1.0, 20.0)
@@ -52,12 +58,12 @@ class Plan:
 
 
 def next_plan(node: Node, settings: ProbeSettings, now: float, random: Random) -> Plan:
-    """When to ask a node after it was asked now. New nodes are asked four times as often."""
+    """When to ask a node after it was asked now."""
     pause_s, jobs = settings.canary_s, float(settings.canary_jobs)
     if node.health.watched:
         pause_s, jobs = min(pause_s, CLOSER_S), min(jobs, CLOSER_JOBS)
     elif is_new(node):
-        pause_s /= 4
+        pause_s, jobs = pause_s / NEW_FACTOR, jobs / NEW_FACTOR
 
     def jittered(value: float) -> float:
         return value * random.uniform(1 - JITTER, 1 + JITTER)

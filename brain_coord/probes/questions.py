@@ -108,7 +108,7 @@ def _sum(random: Random) -> tuple[Turns, str, Callable[[Transcript], bool]]:
         found = [int(number) for number in _NUMBER.findall(said.answer)[:12]]
         if found[:2] == list(last):  # it writes the sum out
             found = found[2:]
-        return found[:1] == [sum(last)]
+        return found[:1] == [sum(last)] and set(found) <= {sum(last), *last}
 
     return turns, form.format(*last), right
 
