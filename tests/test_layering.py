@@ -24,6 +24,7 @@ LAYERS = [
         "brain_node.engine",
         "brain_node.relay",
         "brain_node.local_api",
+        "brain_coord.browser",
         "brain_coord.classes",
         "brain_coord.gateway",
         "brain_coord.link",
