@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from brain_coord.gateway.errors import fault
 
 _FOLDER: Final = Path(__file__).parent / "static"
-_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wgsl": "text/plain"}
 
 
 @lru_cache

@@ -1,0 +1,286 @@
+"""The two websocket endpoints that tabs dial: `/browser/v1/link` and `/browser/v1/slot`.
+
+They speak the node protocol. What a browser makes different: it cannot set `Authorization` on a websocket, so the slot
+ticket travels as the second entry of `Sec-WebSocket-Protocol` (never in the URL, which proxies log); it sends an
+`Origin`, which must be our own, or any page on the web could lend its visitors' cards here; and its timers sleep while
+it is hidden, so every frame counts as a sign of life and the answer to a ping is one.
+"""
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Awaitable, MutableMapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+import structlog
+
+from brain_coord.browser.tab import Tab
+from brain_coord.browser.tabs import Tabs
+from brain_coord.fleet.addresses import AddressBook, network_of
+from brain_coord.fleet.node import Session
+from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
+from brain_coord.link.socket import LinkSocket, header, peer_address, refuse
+from brain_node.contract.identity import verify_hello
+from brain_node.contract.limits import FRAME_BYTES, PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
+from brain_node.contract.messages import (
+    Challenge,
+    Heartbeat,
+    Hello,
+    Limits,
+    MessageError,
+    OfferChanged,
+    OpenSlots,
+    Ping,
+    Pong,
+    Refused,
+    Welcome,
+    decode,
+)
+
+log = structlog.get_logger("brain.browser")
+
+Scope = MutableMapping[str, Any]
+
+LINK_PATH: Final = "/browser/v1/link"
+SLOT_PATH: Final = "/browser/v1/slot"
+SLOT_PROTOCOL: Final = "brain.slot.v1"
+GOING_AWAY: Final = 1001
+POLICY: Final = 1008
+
+MOST_SLOTS: Final = 4
+MOST_TABS: Final = 2048
+BODY_BYTES: Final = 32 * 1024 * 1024
+PING_S: Final = 10.0
+FIRST_PINGS_S: Final = (0.0, 0.1, 0.3, 1.0)
+
+
+@dataclass(slots=True)
+class BrowserGate:
+    """Runs both endpoints over the tabs of one coordinator."""
+
+    tabs: Tabs
+    coordinator_key: str
+    addresses: AddressBook
+    origins: tuple[str, ...] = ()
+    """Further origins whose pages may lend, beside our own."""
+    draining: bool = False
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def serves(self, path: str) -> bool:
+        """Whether a websocket path is one of ours."""
+        return path in (LINK_PATH, SLOT_PATH)
+
+    async def __call__(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, from handshake to end."""
+        if not self._own_origin(scope):
+            await refuse(receive, send, 403, "a page of another site cannot lend tabs here")
+        elif path == LINK_PATH:
+            await self._link(scope, receive, send)
+        else:
+            await self._slot(scope, receive, send)
+
+    def _own_origin(self, scope: Scope) -> bool:
+        origin = header(scope, b"origin")
+        return origin is not None and (
+            urlsplit(origin).netloc == (header(scope, b"host") or "") or origin in self.origins
+        )
+
+    # --- link --------------------------------------------------------------------------------------------------------
+
+    async def _link(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = peer_address(scope)
+        if self.draining:
+            await refuse(receive, send, 503, "this coordinator is shutting down; try again shortly")
+            return
+        if too_many := self.addresses.attempt(address, monotonic()):
+            await refuse(receive, send, 429, too_many)
+            return
+        if len(self.tabs.online) >= MOST_TABS:
+            await refuse(receive, send, 503, "this coordinator has as many tabs as it takes")
+            return
+        if not await accept(receive, send, None):
+            return
+        socket = LinkSocket(receive, send)
+        hello = await self._hello(socket)
+        if isinstance(hello, Refused):
+            log.warning("tab refused", address=address, code=hello.code, reason=hello.message)
+            await socket.send(hello)
+            await socket.close(POLICY, hello.code)
+        elif hello is not None:
+            await self._admit(hello, socket, address)
+
+    async def _admit(self, hello: Hello, socket: LinkSocket, address: str) -> None:
+        known = self.tabs.get(hello.node_id) is not None
+        if too_many := self.addresses.admit(address, hello.node_id, monotonic(), known=known):
+            await socket.send(Refused(code="address_limit", message=too_many, retry=True, retry_after_s=300.0))
+            await socket.close(POLICY, "address_limit")
+            return
+        self.addresses.joined(address, hello.node_id, monotonic(), known=known)
+        try:
+            await self._session(self.tabs.known(hello.node_id), hello, socket, address)
+        finally:
+            self.addresses.left(address, hello.node_id)
+
+    async def _hello(self, socket: LinkSocket) -> Hello | Refused | None:
+        nonce = base64.b64encode(secrets.token_bytes(24)).decode()
+        await socket.send(
+            Challenge(protocol=PROTOCOL, coordinator_key=self.coordinator_key, nonce=nonce, server_time=time.time())
+        )
+        try:
+            async with asyncio.timeout(UNAUTHENTICATED_S):
+                text = await socket.text()
+        except TimeoutError:
+            return _refused("bad_hello", "no hello in time")
+        if text is None:
+            return None
+        if len(text) > UNAUTHENTICATED_BYTES:
+            return _refused("bad_hello", f"a hello is at most {UNAUTHENTICATED_BYTES} bytes")
+        try:
+            hello = decode(text)
+        except MessageError as error:
+            return _refused("bad_hello", str(error))
+        if not isinstance(hello, Hello):
+            return _refused("bad_hello", "the first message must be a hello")
+        if hello.protocol != PROTOCOL:
+            return _refused("protocol", "this page is of another version; load it again")
+        fault = verify_hello(orjson.loads(text), self.coordinator_key, nonce)
+        if fault is not None:
+            return _refused("bad_proof", fault)
+        if not 1 <= hello.offer.slots <= MOST_SLOTS:
+            return _refused("bad_hello", f"a tab offers 1 to {MOST_SLOTS} slots")
+        return hello
+
+    async def _session(self, tab: Tab, hello: Hello, socket: LinkSocket, address: str) -> None:
+        now = monotonic()
+        older = tab.session
+        session = Session(
+            session_id=secrets.token_hex(8),
+            link=socket,
+            slots=SlotQueue(lambda n: self._spawn(socket.send(OpenSlots(n=n)))),
+            ticket=secrets.token_urlsafe(24),
+            address=address,
+            joined_at=now,
+            last_heard=now,
+        )
+        # The welcome leaves before anybody knows the session: a job must never overtake it.
+        await socket.send(
+            Welcome(
+                session=session.session_id,
+                heartbeat_s=self.tabs.heartbeat_s,
+                ping_s=PING_S,
+                slot_ticket=session.ticket,
+                accepted=tuple(model.id for model in hello.offer.models),
+                limits=Limits(body_bytes=BODY_BYTES, frame_bytes=FRAME_BYTES, spare_slots=0),
+            )
+        )
+        self.tabs.connect(tab, session, hello)
+        if older is not None:
+            self._spawn(older.link.close(POLICY, "superseded by a newer session of this tab"))
+        log.info("tab joined", tab=tab.tab_id, address=address)
+        reason = "the coordinator stopped"
+        pinger = asyncio.create_task(self._ping(tab, session))
+        try:
+            reason = await self._listen(tab, session, socket)
+        finally:
+            pinger.cancel()
+            self.tabs.disconnect(tab, session, reason)
+            await socket.close(GOING_AWAY, reason)
+
+    async def _listen(self, tab: Tab, session: Session, socket: LinkSocket) -> str:
+        while True:
+            text = await socket.text()
+            if text is None:
+                return "its link closed"
+            now = monotonic()
+            session.last_heard = now
+            try:
+                message = decode(text)
+            except MessageError as error:
+                log.warning("tab message dropped", tab=tab.tab_id, reason=str(error))
+                continue
+            if tab.session is not session:
+                return "superseded by a newer session"
+            if isinstance(message, Pong):
+                sent = tab.rtt.sent_at(message.n)
+                stalled = sent is not None and self.tabs.lag.stalled_s(sent, now) > 0
+                tab.rtt.pong(message.n, now, stalled=stalled)
+            elif isinstance(message, Heartbeat):
+                self.tabs.drains(tab, draining=message.draining)
+            elif isinstance(message, OfferChanged) and 1 <= message.offer.slots <= MOST_SLOTS:
+                tab.offer, tab.report = message.offer, message.report or tab.report
+
+    async def _ping(self, tab: Tab, session: Session) -> None:
+        for delay in FIRST_PINGS_S:
+            await asyncio.sleep(delay)
+            await session.link.send(Ping(n=tab.rtt.ping(secrets.randbits(48), monotonic())))
+        while True:
+            await asyncio.sleep(PING_S)
+            await session.link.send(Ping(n=tab.rtt.ping(secrets.randbits(48), monotonic())))
+            await self.tabs.tell(tab, "standing", "measured and counted by the coordinator")
+
+    # --- slot --------------------------------------------------------------------------------------------------------
+
+    async def _slot(self, scope: Scope, receive: Receive, send: Send) -> None:
+        protocols = scope.get("subprotocols") or []
+        ticket = protocols[1] if len(protocols) == 2 and protocols[0] == SLOT_PROTOCOL else ""
+        tab = self.tabs.by_ticket(ticket)
+        if tab is None or tab.session is None:
+            await refuse(receive, send, 401, "the slot ticket is not valid; tickets end with their session")
+            return
+        if network_of(peer_address(scope)) != network_of(tab.session.address):
+            await refuse(receive, send, 403, "a slot has to come from the address of its link")
+            return
+        pool = tab.session.slots
+        if pool.open >= tab.slots + 1:
+            await refuse(receive, send, 429, "more slot connections than the tab offers slots")
+            return
+        if not await accept(receive, send, SLOT_PROTOCOL):
+            return
+        assert isinstance(pool, SlotQueue)
+        await Slot(receive, send).serve(pool)
+        await LinkSocket(receive, send).close(GOING_AWAY, "the slot is not needed any more")
+
+    # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Close links that fell silent; runs for ever."""
+        while True:
+            await asyncio.sleep(min(1.0, self.tabs.heartbeat_s / 4))
+            for tab, session in self.tabs.silent():
+                self.tabs.disconnect(tab, session, "silent for three heartbeats")
+                self._spawn(session.link.close(GOING_AWAY, "silent for three heartbeats"))
+
+    async def close_all(self) -> None:
+        """End every link."""
+        self.draining = True
+        sessions = [tab.session for tab in self.tabs.online if tab.session is not None]
+        await asyncio.gather(*(each.link.close(GOING_AWAY, "the coordinator is shutting down") for each in sessions))
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def accept(receive: Receive, send: Send, protocol: str | None) -> bool:
+    """Finish the handshake; `False` when the peer is gone already."""
+    if (await receive())["type"] != "websocket.connect":
+        return False
+    try:
+        await send({"type": "websocket.accept", "subprotocol": protocol})
+    except (OSError, RuntimeError):
+        return False
+    await asyncio.sleep(0)
+    return True
+
+
+def _refused(code: str, message: str) -> Refused:
+    return Refused(code=code, message=message, retry=False)

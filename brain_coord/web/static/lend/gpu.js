@@ -1,0 +1,74 @@
+// The tab's GPU: whether there is one that can be used, and the few things every kernel needs of it.
+
+export class NoGpu extends Error {}
+
+/** The adapter and a device with the largest buffers it has; a plain sentence when there is none. */
+export async function openGpu() {
+  if (!globalThis.isSecureContext) {
+    throw new NoGpu("WebGPU needs a secure page: open this one by https, or on this machine itself.");
+  }
+  if (!navigator.gpu) {
+    throw new NoGpu("This browser has no WebGPU. A current Chrome, Edge, Firefox or Safari has it.");
+  }
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+  if (!adapter) throw new NoGpu("This browser has WebGPU, but no graphics adapter that it may use.");
+  const { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize } = adapter.limits;
+  const device = await adapter.requestDevice({
+    requiredLimits: { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize },
+  });
+  return { device, name: nameOf(adapter.info ?? {}) };
+}
+
+function nameOf(info) {
+  const words = [info.vendor, info.architecture, info.device, info.description].filter(Boolean);
+  return (
+    [...new Set(words)]
+      .join(" ")
+      .replace(/[^ -~]/g, "")
+      .slice(0, 64) || "an adapter without a name"
+  );
+}
+
+const sources = new Map();
+
+/** A file of kernels next to this module, compiled once for a device. */
+export async function shader(device, name) {
+  if (!sources.has(name)) sources.set(name, (await fetch(new URL(name, import.meta.url))).text());
+  return device.createShaderModule({ code: await sources.get(name) });
+}
+
+export function storage(device, bytes, extra = 0) {
+  return device.createBuffer({
+    size: Math.max(16, Math.ceil(bytes / 16) * 16),
+    usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST | extra,
+  });
+}
+
+export function uniform(device, numbers) {
+  const buffer = device.createBuffer({
+    size: Math.ceil((numbers.length * 4) / 16) * 16,
+    usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
+  });
+  device.queue.writeBuffer(buffer, 0, new Uint32Array(numbers));
+  return buffer;
+}
+
+/** A one-dimensional count of workgroups, folded where it is above what a dimension may have. */
+export function folded(count) {
+  const wide = Math.min(count, 32768);
+  return [wide, Math.ceil(count / wide)];
+}
+
+/** Bytes of a buffer, back from the GPU. */
+export async function readBack(device, buffer, bytes, encoder = device.createCommandEncoder()) {
+  const staging = device.createBuffer({
+    size: Math.ceil(bytes / 16) * 16,
+    usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+  });
+  encoder.copyBufferToBuffer(buffer, 0, staging, 0, Math.ceil(bytes / 4) * 4);
+  device.queue.submit([encoder.finish()]);
+  await staging.mapAsync(GPUMapMode.READ);
+  const copy = staging.getMappedRange().slice(0, bytes);
+  staging.destroy();
+  return copy;
+}

@@ -1,0 +1,31 @@
+// What a tab can be asked to do, by the path of the job. Nothing else runs here, whatever a coordinator says.
+
+import { multiply } from "./matmul.js";
+
+const text = new TextDecoder();
+
+/** A body: the length of its JSON header, the header, and what follows. */
+export function unpack(body) {
+  const length = new DataView(body.buffer, body.byteOffset).getUint32(0, true);
+  return [JSON.parse(text.decode(body.subarray(4, 4 + length))), body.subarray(4 + length)];
+}
+
+export function pack(header, payload = new Uint8Array(0)) {
+  const head = new TextEncoder().encode(JSON.stringify(header));
+  const padded = Math.ceil(head.length / 4) * 4;
+  const body = new Uint8Array(4 + padded + payload.byteLength).fill(32, 4, 4 + padded);
+  new DataView(body.buffer).setUint32(0, padded, true);
+  body.set(head, 4);
+  body.set(new Uint8Array(payload.buffer ?? payload, payload.byteOffset ?? 0, payload.byteLength), 4 + padded);
+  return body;
+}
+
+async function matmul({ device }, body) {
+  const [header, payload] = unpack(body);
+  const numbers = await multiply(device, header, payload);
+  return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
+}
+
+export const KERNELS = {
+  "/v1/compute/matmul": { run: matmul, says: "a matrix product" },
+};

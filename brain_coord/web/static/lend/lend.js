@@ -1,0 +1,145 @@
+// /lend: one button lends this tab's GPU. Nothing runs and no key is made before it is pressed.
+
+import { NoGpu, openGpu } from "./gpu.js";
+import { identity } from "./identity.js";
+import { KERNELS } from "./kernels.js";
+import { Link } from "./link.js";
+import { Rules } from "./rules.js";
+
+const base = document.body.dataset.base;
+const at = (name) => document.getElementById(name);
+const [start, pause, stop] = ["start", "pause", "stop"].map(at);
+const show = (name, text) => {
+  if (at(name).textContent !== text) at(name).textContent = text;
+};
+
+let link = null;
+let gpu = null;
+let rules = null;
+let running = 0;
+let last = Promise.resolve();
+
+function state(word, sentence) {
+  at("state").dataset.state = word;
+  show("state", sentence);
+}
+
+function amount(value, unit) {
+  if (value === null || value === undefined) return "UNKNOWN";
+  const steps = ["", "k", "M", "G", "T"];
+  const step = value > 0 ? Math.min(steps.length - 1, Math.max(0, Math.floor(Math.log10(value) / 3))) : 0;
+  const digits = value / 1000 ** step;
+  return `${digits.toFixed(digits < 10 && step ? 1 : 0)} ${steps[step]}${unit}`.trim();
+}
+
+function standing(view) {
+  const { measured } = view;
+  show("speed", amount(measured.ops_s, "op/s"));
+  show("rtt", measured.rtt_ms === null ? "UNKNOWN" : `${measured.rtt_ms.toFixed(1)} ms`);
+  show("units", `${measured.units_verified}`);
+  show("operations", amount(measured.operations_verified, "op"));
+  show("tokens", `${measured.tokens}`);
+  show("refusals", `${measured.answers_refused}`);
+  show("reliability", `${measured.reliability}`);
+  show("stages", [...view.stages, ...(view.loading ? [`${view.loading} (loading)`] : [])].join(", ") || "none");
+}
+
+/** One job after the other: a card that is shared by two kernels is measured by neither. */
+function run(path, body, signal) {
+  const kernel = KERNELS[path];
+  if (!kernel) return Promise.resolve({ status: 404, content_type: "text/plain", body: new Uint8Array(0) });
+  const turn = last.then(async () => {
+    if (signal.aborted) throw new Error("cancelled before it began");
+    running += 1;
+    show("now", `Runs ${kernel.says}.`);
+    const began = performance.now();
+    try {
+      const answer = await kernel.run({ device: gpu.device, base, ticket: link.ticket, signal, show }, body);
+      return answer instanceof Uint8Array
+        ? { status: 200, content_type: "application/octet-stream", body: answer }
+        : answer;
+    } finally {
+      running -= 1;
+      if (!running) show("now", "Waits for work.");
+      rules.worked(performance.now() - began);
+    }
+  });
+  last = turn.catch(() => {});
+  return turn;
+}
+
+const on = {
+  welcome: () => {
+    state("waiting", "Joined. The coordinator measures this tab before it gives it work.");
+    rules.told = undefined;
+    rules.look();
+  },
+  refused: (message) => state("refused", `The coordinator refused this tab: ${message.message}`),
+  notice: (message) => {
+    if (message.data) standing(message.data);
+    if (message.code === "measured") state("lending", "Lending. Every answer of this tab is checked.");
+    if (message.code === "caught") state("refused", `Set aside: ${message.message}.`);
+    if (message.code === "challenge") state("waiting", `${message.message}.`);
+  },
+  closed: () => {
+    if (link && !link.stopped) state("waiting", "The coordinator cannot be reached; trying again.");
+  },
+  fault: (error) => show("fault", `The last job failed here: ${error.message}`),
+};
+
+function describe() {
+  const memory = Number(at("rules").elements.memory.value);
+  return {
+    agent_version: "web 1",
+    report: { os: "browser", engine: "webgpu", vram_mib: memory, gpus: [{ name: gpu.name, kind: "unified" }] },
+    offer: { models: [{ id: "compute.matmul_u32", loaded: true }], slots: 2 },
+  };
+}
+
+async function begin() {
+  start.disabled = true;
+  state("waiting", "Looks for a GPU…");
+  try {
+    gpu = await openGpu();
+    show("adapter", gpu.name);
+    const who = await identity();
+    show("identity", who.id);
+    gpu.device.lost.then((lost) => {
+      if (!link || link.stopped) return;
+      end();
+      state("refused", `The browser took the GPU away (${lost.message || lost.reason}).`);
+    });
+    rules ??= new Rules(at("rules"), (why) => {
+      link?.drain(why !== null);
+      show("held", why ?? "");
+    });
+    link = new Link(base, who, describe, run, on);
+    pause.disabled = stop.disabled = false;
+    show("now", "Waits for work.");
+  } catch (error) {
+    start.disabled = false;
+    state("refused", error instanceof NoGpu ? error.message : `This tab cannot lend: ${error.message}`);
+  }
+}
+
+function end() {
+  link?.stop();
+  link = null;
+  gpu?.device.destroy();
+  gpu = null;
+  start.disabled = false;
+  pause.disabled = stop.disabled = true;
+  show("now", "Nothing runs.");
+  state("off", "Not lending.");
+}
+
+start.addEventListener("click", begin);
+stop.addEventListener("click", end);
+pause.addEventListener("click", () => {
+  const paused = pause.getAttribute("aria-pressed") !== "true";
+  pause.setAttribute("aria-pressed", String(paused));
+  pause.textContent = paused ? "Resume" : "Pause";
+  rules.pause(paused);
+});
+start.disabled = false;
+if (!navigator.gpu) state("refused", "This browser has no WebGPU. A current Chrome, Edge, Firefox or Safari has it.");
