@@ -11,6 +11,7 @@ import structlog
 
 from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
+from brain_coord.browser.network import BrowserNetwork
 from brain_coord.classes.assembly import Classes
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
@@ -67,6 +68,7 @@ class Coordinator:
     canaries: CanaryKeeper
     opinions: SecondOpinions
     watch: Watch
+    browser: BrowserNetwork
     quiet: Any
     admin: AdminServer
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -136,6 +138,11 @@ class Coordinator:
             base=settings.root_path,
         )
         quiet.include_router(watch.router)
+        browser = BrowserNetwork(
+            settings.heartbeat_s, lag, gate.coordinator_key, gate.addresses, classes.browser, settings.root_path
+        )
+        browser.tabs.on_capacity.append(waiting.capacity)
+        quiet.include_router(browser.router(gateway))
         admin = AdminServer(
             settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations(), "top": watch.top}
         )
@@ -156,6 +163,7 @@ class Coordinator:
             canaries,
             opinions,
             watch,
+            browser,
             quiet,
             admin,
         )
@@ -167,6 +175,7 @@ class Coordinator:
         registry.on_change.append(_log_change)
         await admin.start()
         self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
+        self._run(browser.run())
         self._run(canaries.run(), opinions.run(), orders.tell_skips())
         return self
 
@@ -188,6 +197,8 @@ class Coordinator:
                 await self.gate.link(scope, receive, send)
             elif path == SLOT_PATH:
                 await self.gate.slot(scope, receive, send)
+            elif self.browser.gate.serves(path):
+                await self.browser.gate(path, scope, receive, send)
             else:
                 await refuse(receive, send, 404, f"there is no websocket at {path}")
 
@@ -214,6 +225,7 @@ class Coordinator:
         """Refuse new requests, let streams end within the limit, end the rest cleanly, then let the nodes go."""
         self.watch.close()
         await self.gateway.drain(self.settings.drain_s)
+        await self.browser.drain()
         await self.gate.close_all()
 
     async def stop(self) -> None:
@@ -221,6 +233,7 @@ class Coordinator:
         await self.admin.stop()
         await self.benchmarks.stop()
         await self.canaries.stop()
+        await self.browser.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,74 @@
+"""Everything of the browser network over one coordinator, wired once: tabs, gate, challenges, compute jobs."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter
+
+from brain_coord.browser.challenge import ChallengeKeeper
+from brain_coord.browser.checker import Checker
+from brain_coord.browser.compute_api import ComputeApi
+from brain_coord.browser.gate import BrowserGate
+from brain_coord.browser.jobs import Dispatcher, JobBook
+from brain_coord.browser.offer import BrowserOffer
+from brain_coord.browser.plausible import SpeedRules
+from brain_coord.browser.tabs import Tabs
+from brain_coord.browser.tabs_api import tabs_router
+from brain_coord.browser.unit import UnitRunner
+from brain_coord.classes.browser import BrowserClass
+from brain_coord.fleet.addresses import AddressBook
+from brain_coord.gateway.entry import Gateway
+from brain_coord.measure.lag import LoopLag
+from brain_coord.web.lend import lend_router
+
+
+@dataclass(slots=True)
+class BrowserNetwork:
+    """The rooms of the browser network. Made inside the event loop that will use them."""
+
+    heartbeat_s: float
+    lag: LoopLag
+    coordinator_key: str
+    addresses: AddressBook
+    browser_class: BrowserClass
+    base: str = ""
+    rules: SpeedRules = field(default_factory=SpeedRules)
+    tabs: Tabs = field(init=False)
+    gate: BrowserGate = field(init=False)
+    checker: Checker = field(init=False)
+    challenges: ChallengeKeeper = field(init=False)
+    book: JobBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tabs = Tabs(self.heartbeat_s, self.lag)
+        self.gate = BrowserGate(self.tabs, self.coordinator_key, self.addresses)
+        self.checker = Checker()
+        runner = UnitRunner(self.tabs, self.checker, self.rules)
+        self.challenges = ChallengeKeeper(self.tabs, runner)
+        self.book = JobBook(Dispatcher(self.tabs, runner))
+        self.tabs.on_join.append(self.challenges.check)
+        self.browser_class.work = BrowserOffer(self.book.dispatcher)
+
+    def router(self, gateway: Gateway) -> APIRouter:
+        """The HTTP routes."""
+        router = APIRouter()
+        router.include_router(ComputeApi(gateway, self.book, self.browser_class.compute).router())
+        router.include_router(tabs_router(self.tabs))
+        router.include_router(lend_router(self.base))
+        return router
+
+    async def run(self) -> None:
+        """Everything that goes on by itself; runs for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.gate.watch())
+
+    async def drain(self) -> None:
+        """Let every tab go."""
+        await self.book.stop()
+        await self.gate.close_all()
+
+    async def stop(self) -> None:
+        """End everything that still runs."""
+        await self.book.stop()
+        await self.challenges.stop()
+        self.checker.close()
