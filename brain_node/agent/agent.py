@@ -104,9 +104,6 @@ class Agent:
         self.desk.closed_by.add("coordinator")
         self.link.offer_changed()
 
-    def open_slots(self, n: int) -> None:
-        """The link opens slots by itself."""
-
     # --- what the operator asks ---------------------------------------------------------------------------------------
 
     def set_draining(self, draining: bool) -> None:

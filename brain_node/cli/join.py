@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from brain_node.cli.completion import complete_model
 from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.options import DataDir
 from brain_node.exit_codes import TEMPORARY
@@ -29,7 +30,10 @@ def join(
         typer.Option(help="File that holds the join token. (env: BRAIN_NODE_TOKEN_FILE, or BRAIN_NODE_TOKEN itself)"),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Model to serve; repeat it, or say `auto`. (env: BRAIN_NODE_MODELS)")
+        list[str] | None,
+        typer.Option(
+            help="Model to serve; repeat it, or say `auto`. (env: BRAIN_NODE_MODELS)", autocompletion=complete_model
+        ),
     ] = None,
     catalog: Annotated[
         Path | None, typer.Option(help="Allowlist that replaces the shipped one. (env: BRAIN_NODE_CATALOG)")

@@ -12,6 +12,7 @@ import orjson
 import typer
 
 from brain_node.agent.log_line import plain_line
+from brain_node.cli.completion import complete_log
 from brain_node.cli.errors import fail
 from brain_node.cli.options import DataDir
 from brain_node.exit_codes import UNAVAILABLE, USAGE
@@ -22,7 +23,10 @@ LOOK_S: Final = 0.3
 
 
 def logs(
-    model: Annotated[str | None, typer.Argument(help="A model, for its engine's log; without it, the agent's.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A model, for its engine's log; without it, the agent's.", autocompletion=complete_log),
+    ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many of the last lines.")] = 50,
     data_dir: DataDir = None,

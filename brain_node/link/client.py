@@ -120,10 +120,8 @@ class Link:
         self._set(attempts=self.status.attempts + 1)
         try:
             socket = await self._dialer.link()
-            protocol = LinkProtocol(
-                self._identity, self._token, lambda: (self._owner.report(), self._owner.offer()), monotonic_s()
-            )
-            self._session = LinkSession(socket, protocol, _Owner(self))
+            protocol = LinkProtocol(self._identity, self._token, lambda: (self.report(), self.offer()), monotonic_s())
+            self._session = LinkSession(socket, protocol, self)
             try:
                 await self._session.run()
             finally:
@@ -136,6 +134,28 @@ class Link:
                 log.exception("link_unexpected")
             return fault
         raise AssertionError("a session only ends by an exception")
+
+    # --- what a session asks and tells: its slots are this link's affair, everything else the owner's -------------------
+
+    def report(self) -> Report:
+        """Hardware and software."""
+        return self._owner.report()
+
+    def offer(self) -> Offer:
+        """What this node would do now."""
+        return self._owner.offer()
+
+    def heartbeat(self) -> Heartbeat:
+        """Telemetry and engine states."""
+        return self._owner.heartbeat()
+
+    def notice(self, notice: Notice) -> None:
+        """The coordinator has something to say."""
+        self._owner.notice(notice)
+
+    def drain(self, drain: Drain) -> None:
+        """The coordinator wants no new jobs taken."""
+        self._owner.drain(drain)
 
     def welcomed(self, welcome: Welcome) -> None:
         """The session began: open its slots."""
@@ -162,7 +182,7 @@ class Link:
         self._slots_task = asyncio.create_task(self._slots.run())
         self._owner.welcomed(welcome)
 
-    def ask_slots(self, n: int) -> None:
+    def open_slots(self, n: int) -> None:
         """The coordinator wants more slot connections."""
         if self._slots is not None:
             self._slots.ask(n)
@@ -178,31 +198,3 @@ class Link:
             changes.setdefault("since", monotonic_s())
         self.status = replace(self.status, **changes)
         self._changed(self.status)
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """What a session sees of its link: the owner, and the slots that belong to the session."""
-
-    link: Link
-
-    def report(self) -> Report:
-        return self.link._owner.report()
-
-    def offer(self) -> Offer:
-        return self.link._owner.offer()
-
-    def heartbeat(self) -> Heartbeat:
-        return self.link._owner.heartbeat()
-
-    def welcomed(self, welcome: Welcome) -> None:
-        self.link.welcomed(welcome)
-
-    def notice(self, notice: Notice) -> None:
-        self.link._owner.notice(notice)
-
-    def drain(self, drain: Drain) -> None:
-        self.link._owner.drain(drain)
-
-    def open_slots(self, n: int) -> None:
-        self.link.ask_slots(n)

@@ -42,6 +42,10 @@ class LinkOwner(Protocol):
     def drain(self, drain: Drain) -> None:
         """The coordinator asks for no new jobs and an end within the deadline."""
 
+
+class SessionOwner(LinkOwner, Protocol):
+    """The same for one session, whose owner also keeps its slot connections."""
+
     def open_slots(self, n: int) -> None:
         """The coordinator asks for more slot connections."""
 
@@ -58,7 +62,7 @@ class LinkSession:
         self,
         socket: ClientConnection,
         protocol: LinkProtocol,
-        owner: LinkOwner,
+        owner: SessionOwner,
         suspended: Callable[[], float] = suspended_s,
     ) -> None:
         self._socket = socket

@@ -54,9 +54,6 @@ class Owner:
     def drain(self, drain: Drain) -> None:
         self.told.append(drain)
 
-    def open_slots(self, n: int) -> None:
-        raise AssertionError("the link opens slots by itself")
-
 
 class Runner:
     """Runs jobs with a function; counts what started and what was cancelled."""
