@@ -14,12 +14,12 @@ TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").
 
 def calls() -> list[tuple[Path, str, ast.Call]]:
     """Every place in the coordinator that makes an error for a client."""
-    found = []
-    for path in (ROOT / "brain_coord").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("fault", "ApiError"):
-                found.append((path, node.func.id, node))
-    return found
+    return [
+        (path, node.func.id, node)
+        for path in (ROOT / "brain_coord").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("fault", "ApiError")
+    ]
 
 
 def literal_code(name: str, call: ast.Call) -> str | None:
