@@ -21,6 +21,7 @@ from brain_node.engine import launcher, proc_table
 from brain_node.engine.argv import command, environment
 from brain_node.engine.group import SCRATCH_PREFIX, Leftovers, clean_up, kill_all, listens_on, members, shared_memory
 from brain_node.engine.logs import EngineLog
+from brain_node.engine.proc_table import ProcessFacts
 from brain_node.engine.run_record import RunRecord, record_path, write_record
 from brain_node.engine.spec import EngineSpec
 
@@ -132,16 +133,25 @@ class EngineProcess:
         """Call back with the exit code once the root has gone (at once if it has)."""
         self._exited.add_done_callback(lambda exited: callback(exited.result()))
 
-    async def look(self) -> int:
-        """Note what the group uses now; gives the number of its processes that are stopped."""
+    async def look(self, *, shared_memory_too: bool = True) -> int:
+        """Look at the group; gives the number of its processes that are stopped.
+
+        Args:
+            shared_memory_too: note as well what it has in /dev/shm, which costs a look at all its mappings; engines
+                make that while they start.
+        """
         group = await asyncio.to_thread(members, self._record)
+        if shared_memory_too:
+            await self._note_shared_memory(group)
+        return sum(facts.state in "Tt" for facts in group)
+
+    async def _note_shared_memory(self, group: list[ProcessFacts]) -> None:
         names = await asyncio.to_thread(shared_memory, group)
         known = set(self._record.shared_memory)
         if not names <= known:
             self._record = replace(self._record, shared_memory=tuple(sorted(known | names)))
             with contextlib.suppress(OSError):  # a full disk costs us a tidy /dev/shm, not the engine
                 await asyncio.to_thread(write_record, self._path, self._record)
-        return sum(facts.state in "Tt" for facts in group)
 
     async def owns_listener(self) -> bool | None:
         """Whether it is this engine that listens on its port; `None` when that cannot be told."""

@@ -338,7 +338,7 @@ class EngineSupervisor:
             if process is not None and probe is not None:
                 result = await probe.look(starting=starting)
                 owns = await process.owns_listener() if starting and result.healthy else None
-                stopped = await process.look()
+                stopped = await process.look(shared_memory_too=starting)
         finally:
             self._mail.put_nowait(Looked(run, result, owns, stopped))
 

@@ -19,7 +19,7 @@ class Timing:
     """The very first token may have to wait for compilation."""
     canary_idle_s: float = 30.0
     """An idle engine is asked for a token this long after its last sign of life."""
-    canary_limit_s: float = 20.0
+    canary_limit_s: float = 15.0
     canary_again_s: float = 2.0
     canary_misses: int = 2
     looks_needed: int = 3

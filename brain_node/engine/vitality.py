@@ -100,6 +100,8 @@ class Vitality:
         if self.active == 0:
             if self.canary_misses >= self.timing.canary_misses:
                 return f"{self.canary_misses} times in a row it gave no token though it was idle"
+            if self.canary_misses and self._stopped:
+                return f"it gave no token though it was idle, and {self._stopped} of its processes are stopped"
             return None
         if self._looks_without_life < self.timing.looks_needed:
             return None

@@ -201,6 +201,17 @@ def test_an_idle_engine_is_asked_for_a_token_and_two_silent_ones_show_that_it_ha
     assert bench.machine.cause.kind is CauseKind.HUNG
 
 
+def test_one_silent_canary_is_enough_when_a_process_is_stopped():
+    bench = Bench()
+    bench.make_ready()
+    bench.look(stopped=1)
+    bench.machine.vitality.canary_sent(bench.now)
+    bench.now += 15
+    bench.says(CanaryBack(1, CanaryResult.SILENT))
+    assert bench.state is State.STALLED
+    assert "stopped" in bench.machine.cause.message
+
+
 @pytest.mark.case("B-09")
 def test_a_busy_engine_is_never_asked_for_a_token():
     bench = Bench()
