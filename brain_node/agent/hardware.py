@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import psutil
+import structlog
 
 from brain_node.contract.messages import GpuClaim, Report
 from brain_node.gpu.feed import GpuFeed, Reading
@@ -13,6 +14,8 @@ from brain_node.gpu.machine import machine_of
 from brain_node.gpu.reader import GpuReader
 from brain_node.gpu.records import Gpu, Inventory, Problem
 from brain_node.gpu.view import problem_json
+
+log = structlog.get_logger(__name__)
 
 PATIENCE_S: Final = 2.0
 """How long one sample waits for the driver; a call that hangs longer leaves the last reading in force."""
@@ -45,7 +48,12 @@ class Hardware:
 
     async def sample(self) -> Reading:
         """Look at the cards once; never blocks the loop."""
-        self._reading = await self._feed.get(PATIENCE_S)
+        try:
+            self._reading = await self._feed.get(PATIENCE_S)
+        except Exception:
+            # Whatever a driver does, the agent and the engines on other cards go on with the last reading.
+            log.exception("cards_not_read")
+            return self._reading
         self._vram_mib = machine_of(self._reading.inventory).vram_mib
         return self._reading
 

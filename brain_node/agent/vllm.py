@@ -246,14 +246,20 @@ class VllmSource:
             while True:
                 await asyncio.sleep(WATCH_S)
                 waited_s += WATCH_S
-                for engine in self.engines:
-                    await self._check_card(engine)
-                    base = engine.base_url
-                    total = await generated_tokens(http, base) if base else None
-                    engine.rate.observe(total, time.monotonic())
-                if waited_s >= REPLAN_S and self.refusals:
-                    waited_s = 0.0
-                    self._replan()
+                replan = waited_s >= REPLAN_S and bool(self.refusals)
+                waited_s = 0.0 if replan else waited_s
+                try:
+                    await self._look(http, replan=replan)
+                except Exception:  # one bad look must not be the last one
+                    log.exception("watch_failed")
+
+    async def _look(self, http: aiohttp.ClientSession, *, replan: bool) -> None:
+        for engine in self.engines:
+            await self._check_card(engine)
+            total = await generated_tokens(http, engine.base_url) if engine.base_url else None
+            engine.rate.observe(total, time.monotonic())
+        if replan:
+            self._replan()
 
     async def _check_card(self, engine: LaunchedEngine) -> None:
         lost = lost_reason(engine.placement, self._hardware.inventory)

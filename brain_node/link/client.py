@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import structlog
+from websockets.asyncio.client import ClientConnection
 
 from brain_node.contract.identity import Identity
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
@@ -71,6 +72,7 @@ class Link:
         self._runner = runner
         self._changed = changed
         self._backoff = Backoff(policy or BackoffPolicy(), draw)
+        self._socket: ClientConnection | None = None
         self._session: LinkSession | None = None
         self._slots: Slots | None = None
         self._slots_task: asyncio.Task[None] | None = None
@@ -121,6 +123,7 @@ class Link:
         try:
             socket = await self._dialer.link()
             protocol = LinkProtocol(self._identity, self._token, lambda: (self.report(), self.offer()), monotonic_s())
+            self._socket = socket
             self._session = LinkSession(socket, protocol, self)
             try:
                 await self._session.run()
@@ -180,12 +183,19 @@ class Link:
             welcome.limits.body_bytes,
         )
         self._slots_task = asyncio.create_task(self._slots.run())
+        self._slots_task.add_done_callback(self._slots_over)
         self._owner.welcomed(welcome)
 
     def open_slots(self, n: int) -> None:
         """The coordinator wants more slot connections."""
         if self._slots is not None:
             self._slots.ask(n)
+
+    def _slots_over(self, task: "asyncio.Task[None]") -> None:
+        """A session without slots would look healthy and take no job: end it, so that the next one starts afresh."""
+        if not task.cancelled() and (error := task.exception()) is not None and self._socket is not None:
+            log.error("slots_failed", reason=repr(error))
+            self._socket.transport.abort()
 
     async def _close_slots(self) -> None:
         task, self._slots, self._slots_task = self._slots_task, None, None

@@ -58,3 +58,15 @@ def test_causes_are_claims_that_the_other_side_keeps(text, line):
     beat = decode(encode(Heartbeat(engines=(EngineClaim(model="m", state="failed", cause=one_line(text)),))), refused)
     assert beat.engines[0].cause == line
     assert refused == []
+
+
+async def test_a_reader_that_fails_leaves_the_last_reading_in_force(agent, monkeypatch):
+    await agent.hardware.sample()
+    before = agent.report()
+
+    async def fail(*_):
+        raise RuntimeError("driver")
+
+    monkeypatch.setattr(agent.hardware._feed, "get", fail)
+    await agent.hardware.sample()
+    assert agent.report() == before

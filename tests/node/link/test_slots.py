@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from brain_node.link import dial
+from brain_node.link import dial, slots
 from tests.support.eventually import eventually
 from tests.support.node_doubles import Linked, Owner, Runner
 from tests.support.raw_coordinator import RawCoordinator
@@ -238,3 +238,20 @@ async def test_a_runner_that_fails_costs_its_job_only():
         slot = await coordinator.slot()
         for _ in range(2):
             assert (await slot.ask(b"{}")).end["cause"] == "engine_lost"
+
+
+async def test_slots_that_fail_altogether_end_the_session_and_a_new_one_works(monkeypatch):
+    broken = [True]
+    adjust = slots.Slots._adjust
+
+    def adjust_or_fail(self, now):
+        if broken:
+            broken.clear()
+            raise RuntimeError("bug")
+        adjust(self, now)
+
+    monkeypatch.setattr(slots.Slots, "_adjust", adjust_or_fail)
+    async with RawCoordinator() as coordinator, Linked(coordinator.url):
+        await coordinator.link()
+        await coordinator.link()
+        assert (await (await coordinator.slot()).ask(b"{}")).end["ok"]
