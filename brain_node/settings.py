@@ -70,6 +70,13 @@ def _slots(value: Any) -> int:
     return int(number)
 
 
+def _tokens(value: Any) -> int:
+    number = _number(value)
+    if number != int(number) or number < 1:
+        raise ValueError("a whole number of tokens is expected")
+    return int(number)
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -129,6 +136,7 @@ FIELDS: Final = tuple(
         ("token_file", "BRAIN_NODE_TOKEN_FILE", "--token-file", _path, None, "file that holds the join token"),
         ("models", "BRAIN_NODE_MODELS", "--model", _texts, (), "models to serve, or `auto`"),
         ("catalog", "BRAIN_NODE_CATALOG", "--catalog", _path, None, "allowlist that replaces the shipped one"),
+        ("context", "BRAIN_NODE_CONTEXT", "--context", _tokens, None, "most tokens a request; less needs less memory"),
         ("slots", "BRAIN_NODE_SLOTS", "--slots", _slots, None, "most jobs at a time; default: what the engine bears"),
         ("region", "BRAIN_NODE_REGION", "--region", _region, None, "where this machine is, as requests name regions"),
         ("ask_usd_per_1m", "BRAIN_NODE_ASK_USD_PER_1M", "--ask", _number, None, "asked price, USD per million tokens"),
@@ -163,6 +171,7 @@ class Settings:
     token_file: Path | None = None
     models: tuple[str, ...] = ()
     catalog: Path | None = None
+    context: int | None = None
     slots: int | None = None
     region: str | None = None
     ask_usd_per_1m: float | None = None

@@ -66,7 +66,12 @@ def _vllm(settings: Settings, catalog: Catalog, hardware: Hardware) -> VllmSourc
     for model in settings.models:
         if model != AUTO:
             catalog.require(model)  # a misspelt name is told at once, not found missing later
-    request = PlanRequest(models=settings.models or (AUTO,), slots=settings.slots, gated=settings.hf_token is not None)
+    request = PlanRequest(
+        models=settings.models or (AUTO,),
+        context=settings.context,
+        slots=settings.slots,
+        gated=settings.hf_token is not None,
+    )
     engines = engines_dir(settings.data_dir)
     weights = weights_from_hub(settings.data_dir, settings.hf_token)
     return VllmSource(catalog, request, engines, weights, hardware, Surroundings(settings.data_dir))

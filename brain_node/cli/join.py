@@ -38,6 +38,9 @@ def join(
     catalog: Annotated[
         Path | None, typer.Option(help="Allowlist that replaces the shipped one. (env: BRAIN_NODE_CATALOG)")
     ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Most tokens a request; less needs less memory. (env: BRAIN_NODE_CONTEXT)")
+    ] = None,
     slots: Annotated[str | None, typer.Option(help="Most jobs at a time. (env: BRAIN_NODE_SLOTS)")] = None,
     region: Annotated[str | None, typer.Option(help="Where this machine is. (env: BRAIN_NODE_REGION)")] = None,
     ask: Annotated[
@@ -79,6 +82,7 @@ def join(
         "token_file": token_file,
         "models": model,
         "catalog": catalog,
+        "context": context,
         "slots": slots,
         "region": region,
         "ask_usd_per_1m": ask,

@@ -1,9 +1,13 @@
 """Settings: flag over environment over file over default, and no secret shown."""
 
+import inspect
 import stat
 
 import pytest
+from typer.main import get_command
 
+from brain_node.cli import app
+from brain_node.cli.join import join
 from brain_node.exit_codes import CONFIG, USAGE
 from brain_node.settings import FIELDS, SettingsError, resolve
 
@@ -125,6 +129,7 @@ def test_a_file_without_secrets_keeps_its_permissions(folder):
         ("url = ", "cannot read"),
         ("slots = 'many'", "whole number|a number"),
         ("slots = 0", "whole number"),
+        ("context = 0", "whole number of tokens"),
         ("engine = 'sglang'", "one of vllm, attach, mock"),
         ("models = 3", "list of texts"),
         ("region = 3", "a text"),
@@ -175,3 +180,16 @@ def test_the_data_folder_has_a_source_too(tmp_path):
 def test_a_region_that_coordinators_would_drop_is_refused(folder, region):
     with pytest.raises(SettingsError, match="printable"):
         resolve({"region": region}, {}, folder)
+
+
+def test_every_flag_of_a_setting_is_one_that_join_has():
+    options = get_command(app).commands["join"].params
+    names = {name for option in options for name in option.opts}
+    assert {each.flag for each in FIELDS if each.flag and each.flag.startswith("--")} <= names
+    helps = " ".join(option.help or "" for option in options)
+    assert [each.variable for each in FIELDS if each.flag and each.variable not in helps] == []
+
+
+def test_join_hands_every_flag_to_the_settings_under_its_own_name():
+    source = inspect.getsource(join)
+    assert all(f'"{each.name}":' in source for each in FIELDS if each.flag)

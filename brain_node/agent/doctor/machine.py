@@ -61,7 +61,7 @@ def models(settings: Settings, catalog: Catalog, hardware: Hardware, env: Engine
     if settings.engine != "vllm" or env is None:
         return []
     device: EngineDevice = "cpu" if env.flavour is Flavour.CPU else "cuda"
-    request = PlanRequest(settings.models or (AUTO,), slots=settings.slots, device=device)
+    request = PlanRequest(settings.models or (AUTO,), settings.context, settings.slots, device=device)
     made = plan(catalog, machine_of(hardware.inventory), request)
     findings = [
         warn("models", refusal.message, refusal.next_step)
