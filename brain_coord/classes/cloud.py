@@ -34,6 +34,8 @@ class CloudClass:
 
     def prospect(self, query: Query) -> Prospect:
         """As whichever of the two would take the request first."""
+        if not self.servers.upstreams:
+            return self.nodes.prospect(query)
         nodes, servers = self.nodes.prospect(query), self.servers.prospect(query)
         if not servers.state.supported:
             return replace(nodes, ranking=(nodes, servers))
@@ -52,6 +54,9 @@ class CloudClass:
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """Nodes in their order, then servers in theirs."""
+        if prospect.ranking is None:
+            yield from self.nodes.targets(query, prospect)
+            return
         nodes, servers = prospect.ranking
         if nodes.state.supported:
             yield from self.nodes.targets(query, nodes)

@@ -185,9 +185,16 @@ class HealthBook:
 
     def in_trouble(self, now: float) -> Iterator[TargetHealth]:
         """The targets that are not clean, by name."""
+        if not self._troubled:
+            return iter(())
         for name in [name for name, health in self._troubled.items() if health.clean(now)]:
             del self._troubled[name]
         return iter(sorted(self._troubled.values(), key=lambda health: health.name))
+
+    @property
+    def trouble(self) -> bool:
+        """Whether any target may not be clean; asked for every request."""
+        return bool(self._troubled)
 
     def _note(self, health: TargetHealth) -> None:
         self._troubled[health.name] = health

@@ -147,7 +147,7 @@ class NodeClass:
         else:
             ranked = [] if decision is None else [(score.node_id, query.model) for score in decision.ranked]
         now = monotonic()
-        if any(True for _ in self.health.in_trouble(now)):
+        if self.health.trouble:
             ranked.sort(key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None)
         for node_id, model in ranked:
             node = self._registry.get(node_id)

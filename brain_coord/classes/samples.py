@@ -10,29 +10,47 @@ SAMPLES: Final = 200
 
 @dataclass(slots=True)
 class ClassSamples:
-    """The last requests of one class, as the coordinator saw them."""
+    """The last requests of one class, as the coordinator saw them.
+
+    Every decision reads the estimates and only a request that ended changes them, so they are reckoned once for each
+    change.
+    """
 
     _outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _latency_ms: float | None = None
+    _reliability: float | None = None
+    _stale: bool = False
 
     def completed(self, latency_ms: float) -> None:
         """A request came back whole after `latency_ms`, from arrival to end."""
         self._outcomes.append(True)
         self._latencies_ms.append(latency_ms)
+        self._stale = True
 
     def failed(self) -> None:
         """A target of the class failed by its own fault."""
         self._outcomes.append(False)
+        self._stale = True
+
+    def _reckon(self) -> None:
+        self._stale = False
+        self._latency_ms = round(median(self._latencies_ms), 3) if self._latencies_ms else None
+        self._reliability = round(sum(self._outcomes) / len(self._outcomes), 6)
 
     @property
     def latency_ms(self) -> float | None:
         """Median time of a completed request, `None` without one."""
-        return round(median(self._latencies_ms), 3) if self._latencies_ms else None
+        if self._stale:
+            self._reckon()
+        return self._latency_ms
 
     @property
     def reliability(self) -> float | None:
         """Share of good outcomes, `None` without any."""
-        return round(sum(self._outcomes) / len(self._outcomes), 6) if self._outcomes else None
+        if self._stale:
+            self._reckon()
+        return self._reliability
 
     @property
     def confidence(self) -> int:

@@ -41,6 +41,7 @@ class UpstreamClass:
         self.upstreams: dict[str, Upstream] = {}
         self._make_target = make_target
         self._on_capacity = on_capacity
+        self._nothing = Prospect(ClassState(resource_class, supported=False, available=False), ranking=Ranked((), ()))
 
     def configure(self, specs: Sequence[UpstreamSpec]) -> None:
         """Take these upstreams from now on. What runs on others goes on; what was learnt of one that stays is kept."""
@@ -63,6 +64,8 @@ class UpstreamClass:
 
     def prospect(self, query: Query) -> Prospect:
         """The upstream that would take it, and what it estimates."""
+        if not self.upstreams:
+            return self._nothing
         now = monotonic()
         options = self._options(query, now)
         ranked = rank_upstreams(query, options)

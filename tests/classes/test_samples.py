@@ -1,0 +1,36 @@
+"""What a class says of itself: nothing before it was tried, then what its own requests showed."""
+
+from statistics import median
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brain_coord.classes.samples import SAMPLES, ClassSamples
+
+
+def test_without_samples_everything_is_unknown():
+    samples = ClassSamples()
+    assert (samples.latency_ms, samples.reliability, samples.confidence) == (None, None, 0)
+
+
+def test_a_failure_says_nothing_about_time():
+    samples = ClassSamples()
+    samples.failed()
+    assert (samples.latency_ms, samples.reliability, samples.confidence) == (None, 0.0, 1)
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6, allow_nan=False), max_size=450))
+def test_the_last_requests_count_whenever_they_are_looked_at(ends):
+    samples, outcomes, times = ClassSamples(), [], []
+    for number, end in enumerate(ends):
+        if end is None:
+            samples.failed()
+        else:
+            samples.completed(end)
+            times.append(end)
+        outcomes.append(end is not None)
+        if number % 7 == 0:
+            assert samples.confidence == min(number + 1, SAMPLES)
+            recent = outcomes[-SAMPLES:]
+            assert samples.reliability == round(sum(recent) / len(recent), 6)
+            assert samples.latency_ms == (round(median(times[-SAMPLES:]), 3) if times else None)
