@@ -97,6 +97,7 @@ def test_every_fault_is_told_at_once_with_its_source_table_and_key(tmp_path):
         ("[plans.gold]\nconcurrent = 1", "[plans.gold]: there is no `gold` here; the keys are free, paid"),
         ("[server]\nroot_path = 'brain'", "[server] root_path: must be a path such as /brain"),
         ("[server]\ncors_origins = ['app.example.com']", "[server] cors_origins: must hold origins such as https://"),
+        ("[server]\ntrusted_proxies = ['proxy']", "[server] trusted_proxies: must hold addresses or networks"),
         ("[server]\ntls_cert = 'a.pem'", "[server]: tls_cert and tls_key go together; only one of them is set"),
         ("[server]\ntls_cert = 'a.pem'\ntls_key = 'b.pem'", "[server] tls_cert: there is no file "),
         ("[breaker]\nmax_open_s = 1", "[breaker]: max_open_s is less than first_open_s"),

@@ -1,6 +1,7 @@
 """The tables of the configuration file, each key with its bounds and its default."""
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -72,6 +73,17 @@ class Server(Table):
         value = value.rstrip("/")
         if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
             raise ValueError("must be a path such as /brain")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            try:
+                if each != "*":
+                    ip_network(each)
+            except ValueError:
+                raise ValueError("must hold addresses or networks such as 10.0.0.0/8, or *") from None
         return value
 
     @field_validator("cors_origins")

@@ -12,6 +12,9 @@ READABLE: Final = (
     "x-brain-mode",
     "x-brain-receipt",
     "retry-after",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
 )
 """Answer headers that such a page may read."""
 
