@@ -12,6 +12,7 @@ def lend_router(base: str) -> APIRouter:
 
     @router.get("/lend")
     async def lend() -> HTMLResponse:
+        """Lend this browser tab: one button, WebGPU, its own key."""
         return page("lend.html", base=base, here="/lend")
 
     return router
