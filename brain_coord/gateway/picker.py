@@ -1,5 +1,6 @@
 """Whom to ask next for one request: ranked targets one by one, and the wait while capacity is all that is missing."""
 
+import random
 from collections.abc import Hashable
 from time import monotonic
 
@@ -62,8 +63,9 @@ class TargetPicker:
             waiter = self._room.enter(key, self._lane(), self._share, self._order)
         except QueueFull as full:
             whose = "requests of this key" if full.own else "requests"
+            again_s = random.randint(1, 3)  # noqa: S311 — so that those refused together do not come back together
             raise fault(
-                "queue_full", f"too many {whose} wait for a free slot; try again shortly", retry_after_s=2
+                "queue_full", f"too many {whose} wait for a free slot; try again shortly", retry_after_s=again_s
             ) from None
         self._order = waiter.order
         began, target = monotonic(), None

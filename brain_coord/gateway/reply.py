@@ -1,5 +1,6 @@
 """What the client gets at the end of a request: the held-back tail, a whole answer, an engine's refusal, or an error."""
 
+import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import monotonic
@@ -103,7 +104,8 @@ def _failure_of(record: Record) -> ApiError:
         return fault("engine_error", "the engine failed with an error of its own", brain=brain)
     last = result.reached[-1] if result.reached else None
     if last is None or code in ("busy", "unavailable", "no_capacity"):
-        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s or 5, brain=brain)
+        soon_s = random.randint(3, 7)  # noqa: S311 — so that those refused together do not come back together
+        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s or soon_s, brain=brain)
     if code == "misconfigured":
         sentence = "what serves this model refuses the coordinator; its operator has to mend the configuration"
         return fault("target_failed", sentence, brain=brain)
