@@ -93,8 +93,15 @@ def _serve(given: dict[str, Any]) -> None:
     limits = Limits(phases=phases, **given.pop("limits", {}))
     gateway = GatewaySettings(limits=limits, **given.pop("gateway", {}))
     connections = ConnectionBounds(**given.pop("connections", {}))
-    data_dir = Path(given.pop("data_dir"))
-    settings = Settings(data_dir=data_dir, token_required=False, gateway=gateway, connections=connections, **given)
+    data_dir, catalog = Path(given.pop("data_dir")), given.pop("catalog", None)
+    settings = Settings(
+        data_dir=data_dir,
+        catalog=Path(catalog) if catalog else None,
+        token_required=False,
+        gateway=gateway,
+        connections=connections,
+        **given,
+    )
 
     def ready(_: object, port: int) -> None:
         sys.stdout.write(f"listens on http://127.0.0.1:{port}\n")
