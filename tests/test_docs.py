@@ -1,0 +1,129 @@
+"""The README says what the code does: whatever is missing from it, or no longer true in it, fails here."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from brain_coord.gateway.errors import CODES
+from brain_node import exit_codes
+from brain_node.contract.messages import EndCause
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SOURCES = {
+    path: path.read_text() for package in ("brain_coord", "brain_node") for path in (ROOT / package).rglob("*.py")
+}
+
+
+def test_the_reference_parts_are_as_the_code_is():
+    checked = subprocess.run(
+        [sys.executable, "scripts/cli_reference", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def rows(part: str) -> list[list[str]]:
+    """The cells of a generated part's tables."""
+    text = README.split(f"<!-- begin: {part} ")[1].split(f"<!-- end: {part} -->")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+@pytest.mark.parametrize("part", ["commands", "settings", "routes", "metrics", "messages"])
+def test_everything_in_the_reference_has_words_of_its_own(part: str):
+    listed = rows(part)
+    assert len(listed) > 5
+    for row in listed:
+        assert max(len(cell.split()) for cell in row if not cell.startswith("`")) >= 1, row
+        words = row[1] if part == "commands" else row[2] if part in ("routes", "messages") else row[-1]
+        assert words, row
+
+
+def test_every_error_code_is_described_with_its_status():
+    for code, (status, meaning) in CODES.items():
+        assert f"| `{code}` | {status} | {meaning} |" in README, code
+
+
+def test_every_reason_for_which_a_node_is_not_taken_is_described():
+    found = {
+        code
+        for path, text in SOURCES.items()
+        if path.is_relative_to(ROOT / "brain_coord")
+        for code in re.findall(r"(?:\bRefused\(|_refused\()\s*(?:code=)?\"([a-z_]+)\"", text)
+    }
+    assert len(found) >= 6
+    assert {code for code in found if f"| `{code}` |" not in README} == set()
+
+
+def test_every_exit_code_is_described():
+    numbers = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
+    section = README.split("### Exit codes of brain-node")[1].split("##")[0]
+    assert {number for number in numbers if f"| {number} |" not in section} == set()
+
+
+def test_environment_variables_in_the_code_are_described():
+    used = {
+        name
+        for text in SOURCES.values()
+        for name in re.findall(r"\"(BRAIN_[A-Z0-9_]+[A-Z0-9])\"", text)
+        if not name.endswith("_")
+    }
+    assert {"BRAIN_NODE_TOKEN", "BRAIN_COORD_DATABASE_URL"} <= used
+    known = README + (ROOT / "packaging" / "coord" / "config.example.toml").read_text()
+    assert {name for name in used if name not in known and name != "BRAIN_COORD"} == set()
+
+
+def test_every_command_in_the_readme_exists():
+    listed = [row[0].strip("`") for row in rows("commands")]
+    names = {re.sub(r" (\[?[A-Z…].*)$", "", name) for name in listed}
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
+    used = re.findall(r"^(brain-(?:node|coord)(?: [a-z][a-z-]+)*)", blocks, re.MULTILINE)
+    assert len(used) >= 8
+    for command in used:
+        words = command.split()
+        assert any(" ".join(words[:length]) in names for length in range(2, len(words) + 1)), command
+
+
+def test_every_option_in_the_readme_exists():
+    listed = {row[0].strip("`"): row[2] for row in rows("commands")}
+    options = {
+        option for shown in listed.values() for each in re.findall(r"`([^`]+)`", shown) for option in each.split("/")
+    }
+    scripts = "".join(
+        (ROOT / "scripts" / name).read_text() for name in ("quickstart", "test", "install-node.sh", "cli_reference")
+    )
+    hand_written = re.sub(r"<!-- begin.*?<!-- end[^>]*-->", "", README, flags=re.DOTALL)
+    for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hand_written)) - {"--help"}:
+        assert option in options or option in scripts, option
+
+
+def test_files_that_the_readme_names_exist():
+    for name in set(re.findall(r"\((\S+?\.(?:md|toml))\)|`(?:\./)?((?:scripts|packaging)/[\w./-]+)", README)):
+        path = next(filter(None, name)).split(" ")[0]
+        assert (ROOT / path).exists(), path
+
+
+def test_every_cause_of_the_protocol_is_one_that_metrics_tell_apart():
+    from brain_coord.observe.metrics import CAUSES
+
+    assert set(EndCause.__args__) <= CAUSES  # type: ignore[attr-defined]
+
+
+def test_nothing_in_the_readme_points_at_the_place_it_was_made():
+    for path in (ROOT / "README.md", ROOT / "packaging" / "coord" / "config.example.toml"):
+        assert not re.search(r"/work/|/tmp/|pypi\.org|registry\.npmjs", path.read_text()), path
+
+
+def test_the_examples_of_the_api_are_json_or_python_that_parses():
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        compile(block, "README.md", "exec")
+    for block in re.findall(r"```json\n(.*?)```", README, re.DOTALL):
+        json.loads(block)
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL):
+        for line in block.splitlines():
+            assert shlex.split(line, comments=True) is not None
