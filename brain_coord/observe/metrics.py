@@ -228,17 +228,18 @@ class _Live(Collector):
             "brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", self._models(connected)
         )
         rtts = [node.measured.rtt.rtt_ms / 1000 for node in connected if node.measured.rtt.rtt_ms is not None]
-        if rtts:
-            yield _one("brain_node_rtt_median_seconds", "Median over nodes of their round trip.", median(rtts))
-            top = quantiles(rtts, n=20, method="inclusive")[-1] if len(rtts) > 1 else rtts[0]
-            yield _one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", top)
-        if connected:
-            scores = [node.reliability for node in connected]
-            yield _one(
-                "brain_node_reliability_median",
-                "Median over connected nodes of their reliability score.",
-                median(scores),
-            )
+        yield _one(
+            "brain_node_rtt_median_seconds",
+            "Median over nodes of their round trip.",
+            median(rtts) if rtts else None,
+        )
+        yield _one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", _p95(rtts))
+        scores = [node.reliability for node in connected]
+        yield _one(
+            "brain_node_reliability_median",
+            "Median over connected nodes of their reliability score.",
+            median(scores) if scores else None,
+        )
         waiting = sources.waiting()
         yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)
         yield _one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
@@ -264,8 +265,15 @@ class _Live(Collector):
         yield _one("brain_receipts_lag_seconds", "For how long receipts have not reached the database.", behind)
 
 
-def _one(name: str, text: str, value: float) -> Metric:
+def _one(name: str, text: str, value: float | None) -> Metric:
+    """A gauge; without a sample while its value is not known."""
     return GaugeMetricFamily(name, text, value=value)
+
+
+def _p95(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return values[0] if values else None
+    return quantiles(values, n=20, method="inclusive")[-1]
 
 
 def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

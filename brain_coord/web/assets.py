@@ -31,6 +31,7 @@ def assets_router() -> APIRouter:
 
     @router.get("/network/static/{name:path}")
     async def asset(name: str, request: Request) -> Response:
+        """Scripts, styles and icons of the pages."""
         if name not in _files():
             raise fault("not_found", f"there is no file {name}")
         data, kind, tag = _files()[name]

@@ -36,6 +36,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network")
     async def network(request: Request) -> HTMLResponse:
+        """The fleet, models, classes, decisions and charts, live."""
         frame = site.hub.fresh()
         return page(
             "network.html",
@@ -47,6 +48,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/events")
     async def events(request: Request, seen: str = "") -> Response:
+        """What changes on /network, as server-sent events; one frame a second for all viewers."""
         if site.hub.full:
             return Response("too many live views are open; the page itself works", 503, {"retry-after": "30"})
         last = request.headers.get("last-event-id") or seen
@@ -54,11 +56,13 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/history")
     async def history(minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> JSONResponse:
+        """The charts' figures of the last `minutes`."""
         columns = site.history.columns(time.time() - 60 * minutes)
         return JSONResponse(columns, headers={"cache-control": "no-store"})
 
     @router.get("/network/nodes/{node_id}")
     async def node(node_id: str) -> HTMLResponse:
+        """One node: measured beside claimed, its score term by term, why requests passed it by."""
         known = site.registry.get(node_id)
         if known is None:
             return missing("No such node", f"No node {node_id} has joined.")
@@ -81,6 +85,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/models/{model_id:path}")
     async def model(model_id: str) -> HTMLResponse:
+        """One model and the nodes that serve it."""
         catalog = site.gateway.decider.catalog
         known = catalog.get(model_id)
         if known is None:
@@ -104,6 +109,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/decisions/{decision_id}")
     async def decision(decision_id: str, part: bool = False) -> HTMLResponse:
+        """How one of the latest requests ran; `part=true` gives the trace alone."""
         finished = site.recent.get(decision_id)
         if finished is None:
             return missing(
@@ -117,6 +123,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/receipts/{receipt_id}")
     async def receipt(request: Request, receipt_id: str, part: bool = False) -> HTMLResponse:
+        """A receipt's place in the chain and how its request ran, without what only its key may see."""
         try:
             envelope = await site.receipts.envelope(receipt_id)
         except StoreUnavailable:
@@ -138,10 +145,12 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
 
     @router.get("/network/verify")
     async def verify() -> HTMLResponse:
+        """Check a receipt in the browser."""
         return page("verify.html", **site.values("/network/verify"))
 
     @router.get("/network/playground")
     async def playground(request: Request, model: str = "") -> HTMLResponse:
+        """Try a request and see how it ran."""
         offered = site.gateway.decider.models()
         return page(
             "playground.html",

@@ -69,6 +69,7 @@ class Watch:
         self.router.add_api_route("/metrics", self._metrics, methods=["GET"])
 
     async def _metrics(self) -> Response:
+        """Metrics in Prometheus' text format."""
         return Response(self.metrics.expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def top(self, _: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class OperatorPages:
         """A route for a form of a logged-in operator."""
 
         async def route(request: Request) -> Response:
+            """A form of the operator's page."""
             session = self.session(request)
             if session is None:
                 return self._home()
