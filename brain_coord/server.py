@@ -15,6 +15,7 @@ from brain_coord.coordinator import Coordinator
 from brain_coord.gateway.cors import with_cors
 from brain_coord.gateway.guard import GuardedConnection
 from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.link.wire import NodeSocket
 from brain_coord.settings import Settings
 
 log = structlog.get_logger("brain.server")
@@ -67,7 +68,7 @@ def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.
         lifespan="off",
         loop="uvloop",
         http=GuardedConnection.bound_by(coordinator.bounds),
-        ws="websockets-sansio",
+        ws=NodeSocket,
         ws_max_size=512 * 1024,
         ws_ping_interval=20.0,
         ws_ping_timeout=None,  # a late pong is no proof of death; silence is judged by heartbeats

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Self
 
 _NOTHING: Final = object()
+_set: Final = object.__setattr__
 
 Touch = Callable[[], None]
 
@@ -25,18 +26,20 @@ class Watched:
     _touch: Touch | None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        same = getattr(self, name, _NOTHING) is value
         if type(value) is dict:
             value = WatchedDict(value, self.touched)
         elif isinstance(value, Watched):
             value.watch(self.touched)
-        object.__setattr__(self, name, value)
-        if not same and name not in self.unwatched:
-            self.touched()
+        touch = getattr(self, "_touch", None)
+        if touch is None or name in self.unwatched or getattr(self, name, _NOTHING) is value:
+            _set(self, name, value)
+        else:
+            _set(self, name, value)
+            touch()
 
     def watch(self, touch: Touch) -> None:
         """Call this on every change from now on, in place of an earlier one."""
-        object.__setattr__(self, "_touch", touch)
+        _set(self, "_touch", touch)
 
     def touched(self) -> None:
         """Something about it changed."""
