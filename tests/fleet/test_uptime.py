@@ -1,15 +1,14 @@
 """Connection time, counted only while the coordinator was up."""
 
-from brain_coord.fleet.uptime import PERIOD_S, UptimeMeter
+from brain_coord.fleet.uptime import PERIOD_S, RETURN_S, UptimeMeter
 
 WALL = 1_800_000_000.0
 
 
 def test_time_goes_to_those_that_are_connected_and_is_observed_for_all():
     meter = UptimeMeter()
-    nodes = [("a", True), ("b", False)]
-    assert meter.tick(nodes, 0.0, WALL) == []
-    meter.tick(nodes, 10.0, WALL)
+    assert meter.tick([("a", True), ("b", True)], 0.0, WALL) == []
+    meter.tick([("a", True), ("b", False)], 10.0, WALL)
     meter.tick([("a", False), ("b", False)], 20.0, WALL)
     assert {(each.node_id, each.connected_s, each.observed_s) for each in meter.flush()} == {
         ("a", 10.0, 20.0),
@@ -18,9 +17,17 @@ def test_time_goes_to_those_that_are_connected_and_is_observed_for_all():
     assert meter.flush() == []
 
 
+def test_nodes_get_time_to_come_back_after_the_coordinators_own_start():
+    meter = UptimeMeter()
+    for second in range(0, int(RETURN_S), 10):
+        assert meter.tick([("late", False)], float(second), WALL) == []
+    (counted,) = meter.tick([("late", False)], RETURN_S, WALL)
+    assert (counted.connected_s, counted.observed_s) == (0.0, 10.0)
+
+
 def test_a_coordinator_that_stood_still_blames_nobody_for_the_gap():
     meter = UptimeMeter()
-    meter.tick([("a", False)], 0.0, WALL)
+    meter.tick([("a", True)], 0.0, WALL)
     meter.tick([("a", False)], 9000.0, WALL)
     (day,) = meter.flush()
     assert day.observed_s == 2 * PERIOD_S
