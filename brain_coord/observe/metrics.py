@@ -34,6 +34,9 @@ LATE: Final = 1.5
 
 LAG_PERIOD_S: Final = 0.25
 
+SLICE: Final = 200
+"""Nodes that are counted in one go."""
+
 CAUSES: Final = frozenset(
     {
         "bad_job", "busy", "cancelled", "connection_refused", "draining", "engine_error", "engine_lost", "engine_refused",
@@ -70,6 +73,7 @@ class Metrics:
     sources: Sources
     collector: CollectorRegistry = field(default_factory=CollectorRegistry)
     _heard: dict[str, float] = field(default_factory=dict)
+    _live: "_Live" = field(init=False)
     requests: Counter = field(init=False)
     refused: Counter = field(init=False)
     attempts: Counter = field(init=False)
@@ -138,7 +142,8 @@ class Metrics:
             self.changes.labels(state)
         for kind in ("prompt", "completion"):
             self.tokens.labels(kind)
-        self.collector.register(_Live(self.sources))
+        self._live = _Live(self.sources)
+        self.collector.register(self._live)
         ProcessCollector(namespace="brain", registry=into)
 
     def finished(self, request: FinishedRequest) -> None:
@@ -190,8 +195,14 @@ class Metrics:
             await asyncio.sleep(LAG_PERIOD_S)
             self.lag.observe(max(0.0, monotonic() - due))
 
-    def expose(self) -> bytes:
-        """Everything in Prometheus' text format."""
+    async def expose(self) -> bytes:
+        """Everything in Prometheus' text format. Counts a slice of the fleet at a time, so that no request waits for it."""
+        count = _Count()
+        for number, node in enumerate(list(self.sources.registry.nodes.values()), 1):
+            count.add(node)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        self._live.count = count
         return generate_latest(self.collector)
 
 
@@ -204,37 +215,59 @@ def result_of(cause: str | None) -> str:
     return cause if cause in CAUSES else "other"
 
 
+@dataclass(slots=True)
+class _Count:
+    """The fleet, counted node by node."""
+
+    states: Counts[str] = field(default_factory=Counts)
+    serving: Counts[str] = field(default_factory=Counts)
+    offered: int = 0
+    active: int = 0
+    unmeasured: int = 0
+    rtts_s: list[float] = field(default_factory=list)
+    scores: list[int] = field(default_factory=list)
+
+    def add(self, node: Node) -> None:
+        """Count one node."""
+        self.states[node.state] += 1
+        if not node.connected:
+            return
+        measured = node.measured
+        self.offered += node.slots
+        self.active += node.active
+        self.unmeasured += measured.basis == "unmeasured"
+        self.scores.append(node.reliability)
+        self.serving.update(node.models)
+        if (rtt_ms := measured.rtt.rtt_ms) is not None:
+            self.rtts_s.append(rtt_ms / 1000)
+
+
 class _Live(Collector):
     """Gauges that are read from the running coordinator when somebody asks."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self.count = _Count()
 
     def collect(self) -> Iterator[Metric]:
         """All of them."""
-        sources = self._sources
-        nodes = list(sources.registry.nodes.values())
-        connected = [node for node in nodes if node.connected]
-        states = Counts(node.state for node in nodes)
-        yield _by("brain_nodes", "Nodes that ever joined, by state.", "state", {each: states[each] for each in STATES})
-        slots = {"offered": sum(node.slots for node in connected), "active": sum(node.active for node in connected)}
+        sources, count = self._sources, self.count
+        states = {each: count.states[each] for each in STATES}
+        yield _by("brain_nodes", "Nodes that ever joined, by state.", "state", states)
+        slots = {"offered": count.offered, "active": count.active}
         yield _by("brain_slots", "Slots of connected nodes: offered, and active in a job.", "kind", slots)
         yield _one(
             "brain_nodes_unmeasured",
             "Connected nodes without a token that the coordinator timed.",
-            sum(node.measured.basis == "unmeasured" for node in connected),
+            count.unmeasured,
         )
-        yield _by(
-            "brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", self._models(connected)
-        )
-        rtts = [node.measured.rtt.rtt_ms / 1000 for node in connected if node.measured.rtt.rtt_ms is not None]
+        serving = {model: count.serving[model] for model in sorted(sources.models) if count.serving[model]}
+        yield _by("brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", serving)
+        rtts, scores = count.rtts_s, count.scores
         yield _one(
-            "brain_node_rtt_median_seconds",
-            "Median over nodes of their round trip.",
-            median(rtts) if rtts else None,
+            "brain_node_rtt_median_seconds", "Median over nodes of their round trip.", median(rtts) if rtts else None
         )
         yield _one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", _p95(rtts))
-        scores = [node.reliability for node in connected]
         yield _one(
             "brain_node_reliability_median",
             "Median over connected nodes of their reliability score.",
@@ -244,10 +277,6 @@ class _Live(Collector):
         yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)
         yield _one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
         yield from self._receipts()
-
-    def _models(self, connected: list[Node]) -> dict[str, int]:
-        serving = Counts(model for node in connected for model in node.models)
-        return {model: serving[model] for model in sorted(self._sources.models) if serving[model]}
 
     def _receipts(self) -> Iterator[Metric]:
         health = self._sources.receipts()

@@ -7,7 +7,7 @@ all viewers together, and only while somebody looks; a viewer costs the bytes it
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -52,12 +52,13 @@ class Frame:
 class LiveHub:
     """Makes frames and hands the differences to every viewer."""
 
-    def __init__(self, collect: Callable[[], Lists], base: str) -> None:
+    def __init__(self, collect: Callable[[], Awaitable[Lists]], base: str) -> None:
         self._collect = collect
         self._base = base
         self._records: dict[str, Any] = {}
         self._ticks: deque[tuple[int, bytes]] = deque(maxlen=TICKS_KEPT)
         self._changed = asyncio.Event()
+        self._making = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._made_at = -PERIOD_S
         self._cost_s = self._last_cost_s = 0.0
@@ -66,19 +67,24 @@ class LiveHub:
         self.viewers = 0
         self.closed = False
 
-    def fresh(self) -> Frame:
-        """The frame of this second, for a page that is rendered now."""
-        if monotonic() - self._made_at >= max(PERIOD_S, SHARE * self._cost_s):
-            self.tick()
+    async def fresh(self) -> Frame:
+        """The frame of this second, for a page that is rendered now; one is made for all who ask at once."""
+        async with self._making:
+            if monotonic() - self._made_at >= max(PERIOD_S, SHARE * self._cost_s):
+                await self._make()
         return self.frame
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """Make the next frame and wake every viewer."""
+        async with self._making:
+            await self._make()
+
+    async def _make(self) -> None:
         began = monotonic()
         before = self.frame
         html: dict[str, str] = {}
         records: dict[str, Any] = {}
-        lists = self._collect()
+        lists = await self._collect()
         for item in (each for items in lists.values() for each in items):
             records[item.key] = item.record
             known = before.html.get(item.key)
@@ -117,7 +123,7 @@ class LiveHub:
                 self._wanted.clear()
                 await self._wanted.wait()
             await asyncio.sleep(max(PERIOD_S, SHARE * self._cost_s))
-            self.tick()
+            await self.tick()
 
     @property
     def full(self) -> bool:

@@ -15,7 +15,7 @@ from brain_coord.store.errors import StoreUnavailable
 from brain_coord.web.render import SECURITY, fragment, page
 from brain_coord.web.site import Site
 from brain_coord.web.view.recent import decision_row
-from brain_coord.web.view.rows import model_rows, node_row
+from brain_coord.web.view.rows import model_row, node_row, offers_of
 from brain_coord.web.view.trace import trace_of
 
 NODE_DECISIONS: Final = 10
@@ -37,7 +37,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
     @router.get("/network")
     async def network(request: Request) -> HTMLResponse:
         """The fleet, models, classes, decisions and charts, live."""
-        frame = site.hub.fresh()
+        frame = await site.hub.fresh()
         return page(
             "network.html",
             frame=frame,
@@ -93,8 +93,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
             return missing(
                 "No such model", f"This catalog has no {model_id}" + (f"; near to it: {near}." if near else ".")
             )
-        nodes = list(site.registry.nodes.values())
-        rows = model_rows(catalog, nodes, site.gateway.decider.backends)
+        census, offers = await site.census(), offers_of(site.gateway.decider.backends)
         serving = [
             (each, next(speed for speed in each.speeds if speed.model == model_id))
             for each in (node_row(node) for node in site.registry if node.connected and model_id in node.models)
@@ -102,7 +101,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
         return page(
             "model.html",
             model=known,
-            row=next(row for row in rows if row.model == model_id),
+            row=model_row(known, census, offers),
             nodes=serving,
             **site.values(),
         )

@@ -70,11 +70,11 @@ class Watch:
 
     async def _metrics(self) -> Response:
         """Metrics in Prometheus' text format."""
-        return Response(self.metrics.expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(await self.metrics.expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def top(self, _: Mapping[str, Any]) -> dict[str, Any]:
         """The same figures as /network, for `brain-coord top`."""
-        return self.site.figures()
+        return await self.site.figures()
 
     async def run(self) -> None:
         """Everything that goes on by itself; runs for ever."""

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.observe.metrics import Metrics, Sources, result_of
 from brain_coord.receipts.body import Timings, Tokens
@@ -29,8 +30,12 @@ def metrics() -> Metrics:
     return Metrics(Sources(Registry(15.0), lambda: 3, lambda: 1, lambda: health, frozenset({"brain/mock"}), "1.2.3"))
 
 
+def exposed(metrics: Metrics) -> str:
+    return asyncio.run(metrics.expose()).decode()
+
+
 def value(metrics: Metrics, name: str, **labels: str) -> float:
-    for family in text_string_to_metric_families(metrics.expose().decode()):
+    for family in text_string_to_metric_families(exposed(metrics)):
         for sample in family.samples:
             if sample.name == name and all(sample.labels.get(key) == each for key, each in labels.items()):
                 return sample.value
@@ -60,7 +65,7 @@ def test_a_word_that_a_node_made_up_grows_no_label(metrics: Metrics):
     for number in range(100):
         metrics.finished(finished(attempts=[{"class": "NATIVE_NETWORK", "cause": f"evil-{number}"}]))
     assert value(metrics, "brain_attempts_total", result="other") == 100
-    assert "evil" not in metrics.expose().decode()
+    assert "evil" not in exposed(metrics)
     assert result_of(None) == "answered"
     assert result_of("node_lost") == "node_lost"
     assert result_of("status_503") == "status_5xx"
@@ -81,6 +86,17 @@ def test_a_heartbeat_is_late_after_one_and_a_half_periods(metrics: Metrics, monk
     assert value(metrics, "brain_heartbeats_late_total") == 1
 
 
+def test_the_fleet_is_counted_by_state_and_model(metrics: Metrics):
+    registry = metrics.sources.registry
+    for number in range(450):  # more than are counted in one go
+        registry.add(Node(node_id=f"N-{number:016X}", public_key=b""))
+    assert value(metrics, "brain_nodes", state="OFFLINE") == 450
+    assert value(metrics, "brain_nodes", state="ONLINE") == 0
+    text = exposed(metrics)
+    assert "# TYPE brain_node_rtt_median_seconds gauge" in text
+    assert "\nbrain_node_rtt_median_seconds " not in text  # nothing measured is no 0
+
+
 def test_receipts_that_do_not_reach_the_database_are_behind():
     health = {"state": "spooling", "since_s": 0.0, "spooled": 12}
     metrics = Metrics(Sources(Registry(15.0), lambda: 0, lambda: 0, lambda: health, frozenset(), "1"))
@@ -92,7 +108,7 @@ def test_receipts_that_do_not_reach_the_database_are_behind():
 def test_every_name_is_ours_and_promtool_finds_nothing_wrong(metrics: Metrics):
     metrics.finished(replace(finished()))
     metrics.request_refused("invalid_api_key")
-    text = metrics.expose()
+    text = exposed(metrics).encode()
     assert all(family.name.startswith("brain_") for family in text_string_to_metric_families(text.decode()))
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr.decode() + checked.stdout.decode()

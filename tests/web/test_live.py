@@ -25,7 +25,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.hub = LiveHub(self.lists, "")
 
-    def lists(self) -> dict[str, list[Item]]:
+    async def lists(self) -> dict[str, list[Item]]:
         return {"classes": [Item(f"class-{name}", "parts/class.html", each) for name, each in self.rows.items()]}
 
 
@@ -43,16 +43,16 @@ async def heard(stream: Any) -> dict[str, Any]:
 
 
 async def test_a_viewer_gets_the_changes_and_nothing_else(scene: Scene):
-    scene.hub.tick()
+    await scene.hub.tick()
     stream = scene.hub.stream(scene.hub.position)
     assert set(await heard(stream)) == {"boot", "version"}
     scene.rows["B"] = row("B", models=7)
-    scene.hub.tick()
+    await scene.hub.tick()
     told = await heard(stream)
     assert list(told["html"]) == ["class-B"]
     assert "order" not in told
     scene.rows = {"B": scene.rows["B"], "C": row("C")}
-    scene.hub.tick()
+    await scene.hub.tick()
     told = await heard(stream)
     assert told["order"] == {"classes": ["class-B", "class-C"]}
     assert list(told["html"]) == ["class-C"]
@@ -61,16 +61,16 @@ async def test_a_viewer_gets_the_changes_and_nothing_else(scene: Scene):
 
 
 async def test_a_viewer_that_was_away_gets_what_it_missed_or_everything(scene: Scene):
-    scene.hub.tick()
+    await scene.hub.tick()
     position = scene.hub.position
     for count in range(1, 4):
         scene.rows["A"] = row("A", models=count)
-        scene.hub.tick()
+        await scene.hub.tick()
     stream = scene.hub.stream(position)
     assert [list((await heard(stream))["html"]) for _ in range(3)] == [["class-A"]] * 3
     await stream.aclose()
     for _ in range(live.TICKS_KEPT + 1):
-        scene.hub.tick()
+        await scene.hub.tick()
     for seen in (position, "another-7", "", "nonsense"):
         stream = scene.hub.stream(seen)
         assert set((await heard(stream))["html"]) == {"class-A", "class-B"}
@@ -78,20 +78,20 @@ async def test_a_viewer_that_was_away_gets_what_it_missed_or_everything(scene: S
 
 
 async def test_what_did_not_change_is_not_rendered_again(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    scene.hub.tick()
+    await scene.hub.tick()
     monkeypatch.setattr(live, "fragment", lambda *_, **__: pytest.fail("rendered again"))
-    scene.hub.tick()
+    await scene.hub.tick()
     assert scene.hub.frame.version == 2
 
 
 async def test_all_viewers_share_one_frame(scene: Scene):
-    scene.hub.tick()
+    await scene.hub.tick()
     streams = [scene.hub.stream(scene.hub.position) for _ in range(50)]
     for stream in streams:
         await heard(stream)
     assert scene.hub.viewers == 50
     scene.rows["A"] = row("A", models=1)
-    scene.hub.tick()
+    await scene.hub.tick()
     events = [await anext(stream) for stream in streams]
     assert all(event is events[0] for event in events)
     scene.hub.close()

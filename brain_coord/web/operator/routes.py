@@ -21,7 +21,7 @@ from brain_coord.web.operator.secret import read_secret
 from brain_coord.web.operator.sessions import LIFE_S, Session, Sessions
 from brain_coord.web.render import page
 from brain_coord.web.site import Site
-from brain_coord.web.view.rows import node_rows
+from brain_coord.web.view.rows import node_row
 
 log = structlog.get_logger("brain.operator")
 
@@ -131,11 +131,8 @@ class OperatorPages:
         return answer
 
     async def _overview(self, session: Session, made: dict[str, Any] | None = None) -> Response:
-        nodes = list(self.site.registry.nodes.values())
-        rows = []
-        for row in node_rows(nodes, lambda _: None):
-            node = self.site.registry.nodes[row.node_id]
-            rows.append((row, node, None if node.session is None else node.session.address))
+        shown = (await self.site.census()).first()
+        rows = [(node_row(node), node, None if node.session is None else node.session.address) for node in shown]
         try:
             keys, tokens = await self.store.list_keys(), await self.store.list_tokens()
             receipts = [sealed.envelope() for sealed in await self.store.recent_receipts(RECEIPTS_SHOWN)]

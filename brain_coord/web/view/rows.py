@@ -1,8 +1,9 @@
 """The tables of /network as frozen records; equal records need no new HTML."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
 from statistics import median
 from typing import Final
 
@@ -10,7 +11,7 @@ from brain_coord.classes.backend import ClassBackend
 from brain_coord.fleet.node import Node
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_coord.routing.weights import TRUST_OF
-from brain_node.contract.catalog import Catalog
+from brain_node.contract.catalog import Catalog, Model
 
 NODES_SHOWN: Final = 200
 """Rows of the fleet table; a larger fleet is counted in full and listed by /v1/nodes."""
@@ -111,12 +112,55 @@ def _counted(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name if count == 1 else f"{count} × {name}" for name, count in Counter(names).items())
 
 
-def node_rows(
-    nodes: Iterable[Node], skipped: Callable[[Node], str | None], limit: int = NODES_SHOWN
-) -> tuple[NodeRow, ...]:
-    """The rows of the fleet table: working nodes first, then by id."""
-    ranked = sorted(nodes, key=lambda node: (_ORDER[node.state], node.node_id))
-    return tuple(node_row(node, skipped(node)) for node in ranked[:limit])
+@dataclass(slots=True)
+class Serving:
+    """Who serves one model."""
+
+    nodes: int = 0
+    loaded: int = 0
+    free: int = 0
+    speeds: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Census:
+    """The whole fleet, counted node by node: whoever counts thousands can pause in between."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    active: int = 0
+    slots: int = 0
+    serving: dict[str, Serving] = field(default_factory=dict)
+    lowest_ask: dict[bool, float] = field(default_factory=dict)
+    """Lowest ask in USD per million tokens: of the operator's own nodes, and of the others."""
+    _ranked: list[tuple[int, str, Node]] = field(default_factory=list)
+
+    def add(self, node: Node) -> None:
+        """Count one node."""
+        state = node.state
+        self.states[state] += 1
+        self._ranked.append((_ORDER[state], node.node_id, node))
+        if not node.connected:
+            return
+        self.active += node.active
+        self.slots += node.slots
+        ask = node.reported.offer.ask_usd_per_1m
+        if ask is not None:
+            self.lowest_ask[node.operator] = min(ask, self.lowest_ask.get(node.operator, ask))
+        free = node.free if state in ("ONLINE", "BUSY") else 0
+        loaded = node.loaded
+        for model in node.models:
+            serving = self.serving.get(model)
+            if serving is None:
+                serving = self.serving[model] = Serving()
+            serving.nodes += 1
+            serving.free += free
+            serving.loaded += model in loaded
+            if (tok_s := _speed(node, model)) is not None:
+                serving.speeds.append(tok_s)
+
+    def first(self, limit: int = NODES_SHOWN) -> list[Node]:
+        """The nodes of the table: working ones first, then by id."""
+        return [node for _, _, node in nsmallest(limit, self._ranked)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +186,10 @@ class Summary:
         return sum(count for state, count in self.states if state != "OFFLINE")
 
 
-def summary_of(nodes: Iterable[Node], *, models: int, running: int, waiting: int, receipts: str) -> Summary:
-    """Count the fleet."""
-    counts: Counter[str] = Counter()
-    active = slots = 0
-    for node in nodes:
-        counts[node.state] += 1
-        if node.connected:
-            active += node.active
-            slots += node.slots
-    states = tuple((state, counts[state]) for state in STATES)
-    return Summary(states, active, slots, models, running, waiting, receipts)
+def summary_of(census: Census, *, models: int, running: int, waiting: int, receipts: str) -> Summary:
+    """The fleet and the gateway in one line."""
+    states = tuple((state, census.states[state]) for state in STATES)
+    return Summary(states, census.active, census.slots, models, running, waiting, receipts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,37 +209,37 @@ class ModelRow:
     mock: bool
 
 
-def model_rows(catalog: Catalog, nodes: Iterable[Node], backends: Sequence[ClassBackend]) -> tuple[ModelRow, ...]:
-    """Every model that is on offer now, in catalog order, then those that no connected node serves."""
+def offers_of(backends: Sequence[ClassBackend]) -> dict[str, list[str]]:
+    """Every model on offer now, with the classes that offer it."""
     offers: dict[str, list[str]] = {}
     for backend in backends:
         for model_id in backend.models():
             offers.setdefault(model_id, []).append(str(backend.resource_class))
-    serving: dict[str, list[Node]] = {}
-    for node in nodes:
-        if node.connected:
-            for model_id in node.models:
-                serving.setdefault(model_id, []).append(node)
-    rows = []
-    for model in catalog:
-        here = serving.get(model.id, [])
-        speeds = [tok_s for node in here if (tok_s := _speed(node, model.id)) is not None]
-        rows.append(
-            ModelRow(
-                model=model.id,
-                name=model.name,
-                classes=tuple(offers.get(model.id, [])),
-                nodes=len(here),
-                loaded=sum(model.id in node.loaded for node in here),
-                free=sum(node.free for node in here if node.state in ("ONLINE", "BUSY")),
-                tok_s=round(median(speeds), 1) if speeds else None,
-                slowest_tok_s=round(min(speeds), 1) if speeds else None,
-                fastest_tok_s=round(max(speeds), 1) if speeds else None,
-                min_vram_mib=model.min_vram_mib,
-                mock=model.mock,
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: not row.classes))
+    return offers
+
+
+def model_row(model: Model, census: Census, offers: Mapping[str, Sequence[str]]) -> ModelRow:
+    """The row of one model."""
+    serving = census.serving.get(model.id, Serving())
+    speeds = serving.speeds
+    return ModelRow(
+        model=model.id,
+        name=model.name,
+        classes=tuple(offers.get(model.id, ())),
+        nodes=serving.nodes,
+        loaded=serving.loaded,
+        free=serving.free,
+        tok_s=round(median(speeds), 1) if speeds else None,
+        slowest_tok_s=round(min(speeds), 1) if speeds else None,
+        fastest_tok_s=round(max(speeds), 1) if speeds else None,
+        min_vram_mib=model.min_vram_mib,
+        mock=model.mock,
+    )
+
+
+def model_rows(catalog: Catalog, census: Census, offers: Mapping[str, Sequence[str]]) -> tuple[ModelRow, ...]:
+    """Every model that is on offer now, in catalog order."""
+    return tuple(model_row(model, census, offers) for model in catalog if model.id in offers)
 
 
 def _speed(node: Node, model: str) -> float | None:
@@ -227,27 +264,26 @@ class ClassRow:
     samples: int
 
 
-def class_rows(backends: Sequence[ClassBackend], nodes: Iterable[Node]) -> tuple[ClassRow, ...]:
+def class_rows(
+    backends: Sequence[ClassBackend], census: Census, offers: Mapping[str, Sequence[str]]
+) -> tuple[ClassRow, ...]:
     """All four classes, in the order of the documentation."""
     by_class = {backend.resource_class: backend for backend in backends}
-    asks: dict[bool, list[float]] = {True: [], False: []}
-    for node in nodes:
-        if node.connected and (ask := node.reported.offer.ask_usd_per_1m) is not None:
-            asks[node.operator].append(ask)
+    of_nodes = {ResourceClass.NATIVE_NETWORK: False, ResourceClass.CLOUD_GPU: True}
     rows = []
     for resource_class in ResourceClass:
         backend = by_class.get(resource_class)
         samples = None if backend is None else backend.samples
-        of_nodes = {ResourceClass.NATIVE_NETWORK: asks[False], ResourceClass.CLOUD_GPU: asks[True]}
+        own = of_nodes.get(resource_class)
         rows.append(
             ClassRow(
                 resource_class=str(resource_class),
                 trust=str(TRUST_OF[resource_class]),
                 configured=backend is not None,
-                models=0 if backend is None else len(backend.models()),
+                models=sum(str(resource_class) in classes for classes in offers.values()),
                 latency_ms=None if samples is None else samples.latency_ms,
                 reliability=None if samples is None else samples.reliability,
-                cost_usd_per_1m=min(of_nodes.get(resource_class, []), default=None),
+                cost_usd_per_1m=None if own is None else census.lowest_ask.get(own),
                 quality=None,
                 samples=0 if samples is None else samples.confidence,
             )
