@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
@@ -35,7 +36,7 @@ class Pair(NamedTuple):
         return f"{shorten_ids([node_id])[node_id]} with {self.model.model_id}: {self.score.sum_in_words()}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what was worked out once is kept in the instance
 class AutoNodeDecision:
     """Which node answers with which model, and why.
 
@@ -57,7 +58,7 @@ class AutoNodeDecision:
     unlisted: Unlisted = ALL_LISTED
     nearest: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
-    @property
+    @cached_property
     def chosen(self) -> NodeDecision | None:
         """The node decision of the model that was chosen."""
         model = self.model
@@ -73,12 +74,12 @@ class AutoNodeDecision:
         """Id of the node that takes the request."""
         return self.ranked[0].score.node_id if self.ranked else None
 
-    @property
+    @cached_property
     def worth_waiting(self) -> bool:
         """Whether no pair is eligible and for at least one a free slot is all that is missing."""
         return not self.ranked and any(each.worth_waiting for each in self.decisions)
 
-    @property
+    @cached_property
     def rejections(self) -> dict[str, list[str]]:
         """For every node that can serve no real model: what is missing for the model it comes nearest to."""
         if self.nearest is not None:
@@ -96,7 +97,7 @@ class AutoNodeDecision:
             if node_id not in eligible
         }
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """One sentence: the score of the pair that was chosen, or why there is none."""
         if self.ranked:

@@ -1,6 +1,7 @@
 """What the class router answers: every class in order, with its score or its exclusions."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from brain_coord.routing.inputs import ClassRequest, ClassState
@@ -40,9 +41,9 @@ class ClassRow:
         return self.state.resource_class
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what was worked out once is kept in the instance
 class ClassDecision:
-    """Which class takes a request, and why. Everything shown of it is a view computed when asked for.
+    """Which class takes a request, and why. Everything shown of it is a view computed when asked for, once.
 
     Attributes:
         request: as given.
@@ -58,32 +59,32 @@ class ClassDecision:
     rows: tuple[ClassRow, ...]
     community_first: bool
 
-    @property
+    @cached_property
     def privacy(self) -> Privacy:
         """The level that held."""
         return privacy_of(self.request)
 
-    @property
+    @cached_property
     def ranked(self) -> tuple[ResourceClass, ...]:
         """The eligible classes, in the order in which they are tried."""
         return tuple(row.resource_class for row in self.rows if not row.exclusions)
 
-    @property
+    @cached_property
     def selected(self) -> ResourceClass | None:
         """The class that takes the request."""
         return next(iter(self.ranked), None)
 
-    @property
+    @cached_property
     def privacy_conflict(self) -> bool:
         """Whether the request contradicts itself (`400 privacy_conflict`)."""
         return is_privacy_conflict(self.request, (row.state for row in self.rows))
 
-    @property
+    @cached_property
     def exclusions(self) -> dict[ResourceClass, tuple[Exclusion, ...]]:
         """Codes of every excluded class, in the published order."""
         return {row.resource_class: row.exclusions for row in self.rows if row.exclusions}
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """One sentence: the score of the class that was chosen, or why there is none."""
         if self.selected is not None:

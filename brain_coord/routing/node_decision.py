@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing import weights
@@ -124,9 +125,9 @@ class Unlisted:
 ALL_LISTED: Final = Unlisted()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what was worked out once is kept in the instance
 class NodeDecision:
-    """Which node takes a request for one model, and why. Everything shown of it is a view computed when asked for.
+    """Which node takes a request for one model, and why. Everything shown of it is a view computed when asked for, once.
 
     Attributes:
         request: as given.
@@ -159,7 +160,7 @@ class NodeDecision:
         """How many candidates there were."""
         return self.eligible + len(self.rejected) + self.unlisted.rejected
 
-    @property
+    @cached_property
     def worth_waiting(self) -> bool:
         """Whether nobody is eligible and for at least one node a free slot is all that is missing."""
         if self.ranked:
@@ -178,7 +179,7 @@ class NodeDecision:
         counts.update(self.unlisted.reasons)
         return dict(most_frequent(counts))
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """One sentence: the score of the node that was chosen, or why there is none."""
         if self.ranked:

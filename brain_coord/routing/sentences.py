@@ -6,11 +6,16 @@ from brain_coord.routing.weights import SCORE_DECIMALS
 
 _PREFIX = "N-"
 _SHORT_DIGITS = 4
+_NUMBER = f"%.{SCORE_DECIMALS}f"
 
 
 def shorten_ids(node_ids: Iterable[str]) -> dict[str, str]:
     """Each id as one sentence may call it: the first 4 digits and `…`, or as many as keep these ids distinct."""
     ids = dict.fromkeys(node_ids)
+    if len(ids) == 1:
+        (only,) = ids
+        start = _start(only, _SHORT_DIGITS)
+        return {only: only if start == only else f"{start}…"}
     longest = max(map(len, ids), default=0)
     digits = _SHORT_DIGITS
     while digits < longest and len({_start(each, digits) for each in ids}) < len(ids):
@@ -24,8 +29,8 @@ def _start(node_id: str, digits: int) -> str:
 
 def number(value: float) -> str:
     """A score or a term as it is shown: up to 6 decimals, at least one, no trailing zeros."""
-    whole, _, decimals = f"{value:.{SCORE_DECIMALS}f}".partition(".")
-    return f"{whole}.{decimals.rstrip('0') or '0'}"
+    text = (_NUMBER % value).rstrip("0")
+    return f"{text}0" if text[-1] == "." else text
 
 
 def weighted_sum(total: float, terms: Iterable[tuple[float, str, float]]) -> str:
