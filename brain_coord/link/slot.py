@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, decode, encode
+from brain_coord.link.slot_text import job_text, read_answer
+from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, encode
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -45,20 +46,24 @@ class Slot:
         try:
             while not self.closed:
                 self._wake = loop.create_future()
+                self.taken = False
                 if self._pending is None:
                     self._pending = loop.create_task(self._read_event())
-                self.taken = False
+                    self._pending.add_done_callback(self._spoke)
+                elif self._pending.done():
+                    return  # it spoke while nobody listened: the end of a job, or something out of turn
                 pool.offer(self)
-                if not self.taken:
-                    await asyncio.wait((self._pending, self._wake), return_when=asyncio.FIRST_COMPLETED)
-                    if not self.taken:
-                        return  # idle: the peer closed, or spoke out of turn; or the session ended
                 await self._wake
         finally:
             self.close()
             if self._pending is not None:
                 self._pending.cancel()
             pool.gone(self)
+
+    def _spoke(self, _: object) -> None:
+        """The read that was started while idle is over. Without a job the peer has closed, or spoke out of turn."""
+        if not self.taken:
+            self.close()
 
     async def _read_event(self) -> MutableMapping[str, Any]:
         return await self._receive()
@@ -92,7 +97,7 @@ class Slot:
             SlotLost: the connection is gone.
         """
         self.job_id = job.id
-        await self._transmit({"type": "websocket.send", "text": encode(job)})
+        await self._transmit({"type": "websocket.send", "text": job_text(job)})
         for start in range(0, len(body), frame_bytes):
             if start:
                 await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
@@ -115,9 +120,9 @@ class Slot:
             event = await self._next()
             data = event.get("bytes")
             if data is not None:
-                return bytes(data)
+                return data if type(data) is bytes else bytes(data)
             try:
-                message = decode(event.get("text") or "")
+                message = read_answer(event.get("text") or "", self.job_id)
             except MessageError as error:
                 self.close()
                 raise SlotLost(f"the node broke the slot protocol ({error})") from None
