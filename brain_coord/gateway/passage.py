@@ -92,7 +92,7 @@ class Passage:
         if data is None:  # comments, ids, retry hints: passed on in their place, never tokens
             self._pass(event)
             return
-        seen = self._dialect.read(data, committed=self.committed)
+        seen = self._dialect.read(data)
         if seen.usage is not None:
             self._answer.usage = self._answer.usage.then(seen.usage)
         kind = seen.kind

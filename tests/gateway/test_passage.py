@@ -302,7 +302,7 @@ def test_each_form_reports_errors_in_its_own_events(path, event):
         (b'{"choices": [{"index": 1, "delta": {"content": "spaced"}}]}', 6),
     ],
 )
-def test_the_short_way_counts_exactly_what_the_parser_counts(event, text_bytes):
+def test_text_is_counted_exactly_as_the_client_reads_it(event, text_bytes):
     run = Run().feed(chunk("start"), b"data: " + event + b"\n\n")
     assert run.answer.clock.text_bytes == len("start") + text_bytes
 

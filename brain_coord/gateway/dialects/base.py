@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from brain_coord.gateway.errors import ApiError
 
@@ -36,8 +36,7 @@ class Usage:
 NO_USAGE: Final = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):  # made for every event of every stream, at half the cost of a frozen dataclass
     """One event as a dialect reads it."""
 
     kind: EventKind
@@ -72,8 +71,8 @@ class Dialect(Protocol):
     def check(self, body: dict[str, Any]) -> None:
         """Raise `ApiError` for what no engine could answer, or what this API does not do."""
 
-    def read(self, data: bytes, *, committed: bool) -> Seen:
-        """Read the data of one event; after the commit as little of it as possible."""
+    def read(self, data: bytes) -> Seen:
+        """Read the data of one event."""
 
     def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """The token counts in a whole answer."""
@@ -101,4 +100,6 @@ def count(value: Any) -> int | None:
 
 def text_length(value: Any) -> int:
     """Bytes of UTF-8 in a text, 0 for anything else."""
-    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
+    if not isinstance(value, str):
+        return 0
+    return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))

@@ -50,9 +50,8 @@ class Messages:
         """At least one message."""
         check_messages(body)
 
-    def read(self, data: bytes, *, committed: bool) -> Seen:
+    def read(self, data: bytes) -> Seen:
         """Deltas are output, and so is the start of a tool call; the stop reason ends the answer."""
-        del committed
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:

@@ -11,7 +11,6 @@ from brain_coord.gateway.errors import ApiError, fault
 
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _DONE: Final = Seen(EventKind.DONE)
-_QUOTE: Final = b'"'
 
 
 def _delta_length(delta: dict[str, Any]) -> int:
@@ -66,14 +65,10 @@ class OpenAI:
 
     Attributes:
         required: the member without which no engine could answer.
-        marker: what stands before the text of a plain event, as vLLM writes it.
-        after: what follows that text.
     """
 
     path: str
     required: str
-    marker: bytes = b""
-    after: bytes = b""
     streams: bool = True
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
 
@@ -89,32 +84,15 @@ class OpenAI:
         elif self.required not in body:
             raise fault("missing_field", f"`{self.required}` is missing", param=self.required)
 
-    def read(self, data: bytes, *, committed: bool) -> Seen:
-        """Plain text events after the commit are not parsed; usage, finish, errors and everything unusual are."""
+    def read(self, data: bytes) -> Seen:
+        """A chunk, or the end marker."""
         if data == b"[DONE]":
             return _DONE
-        if committed and (length := self._plain_text_length(data)):
-            return Seen(EventKind.OUTPUT, length)
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:
             return NOT_JSON
         return _read_event(event) if isinstance(event, dict) else NOT_JSON
-
-    def _plain_text_length(self, data: bytes) -> int:
-        """Bytes of text in an event that holds just that, in the compact form that vLLM writes; else 0.
-
-        The marker must stand there once and the text be free of escapes, so what is counted is exactly what the client
-        reads: a member with a long text elsewhere in the event cannot pass for output.
-        """
-        before, _, rest = data.partition(self.marker)
-        if not rest or b'"finish_reason":null' not in rest or b'"usage":{' in data or b'"error"' in data:
-            return 0
-        end = rest.find(_QUOTE)
-        escaped = rest.find(b"\\", 0, end) >= 0
-        if escaped or not rest.startswith(self.after, end) or self.marker in rest or b'"choices"' in before:
-            return 0
-        return end
 
     def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """`usage` of a whole answer."""
@@ -153,6 +131,9 @@ def _read_event(event: dict[str, Any]) -> Seen:
     if event.get("error") is not None:
         return Seen(EventKind.ERROR, error=event["error"])
     usage = _usage(event.get("usage"))
+    choices = event.get("choices")
+    if usage is None and isinstance(choices, list) and len(choices) == 1 and (length := _plain_length(choices[0])):
+        return Seen(EventKind.OUTPUT, length)
     choices = _choices(event)
     if not choices:
         return QUIET if usage is None else Seen(EventKind.USAGE, usage=usage)
@@ -164,11 +145,19 @@ def _read_event(event: dict[str, Any]) -> Seen:
     return Seen(EventKind.OUTPUT, length, usage)
 
 
+def _plain_length(choice: Any) -> int:
+    """Bytes of text in a choice that holds just that, as nearly all do; else 0. A short cut, nothing more."""
+    if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
+        return 0
+    delta = choice.get("delta")
+    return text_length(delta.get("content")) if isinstance(delta, dict) and len(delta) == 1 else 0
+
+
 def _has_tool_call(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta")
     return isinstance(delta, dict) and bool(_calls(delta))
 
 
-CHAT: Final = OpenAI("/v1/chat/completions", "messages", b'"choices":[{"index":0,"delta":{"content":"', b'"},')
-COMPLETIONS: Final = OpenAI("/v1/completions", "prompt", b'"choices":[{"index":0,"text":"', b'",')
+CHAT: Final = OpenAI("/v1/chat/completions", "messages")
+COMPLETIONS: Final = OpenAI("/v1/completions", "prompt")
 EMBEDDINGS: Final = OpenAI("/v1/embeddings", "input", streams=False)

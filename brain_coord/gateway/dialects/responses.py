@@ -57,9 +57,8 @@ class Responses:
         if "input" not in body and "prompt" not in body:
             raise fault("missing_field", "`input` is missing", param="input")
 
-    def read(self, data: bytes, *, committed: bool) -> Seen:
+    def read(self, data: bytes) -> Seen:
         """Every `….delta` is output; the rest frames it."""
-        del committed
         if data == b"[DONE]":
             return Seen(EventKind.DONE)
         try:
