@@ -1,6 +1,7 @@
 """What a client wrote is what the engine reads, and the other way round: byte for byte, in every API form."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 
@@ -247,6 +248,33 @@ async def test_nothing_is_compressed_on_the_way_and_no_stale_header_is_passed_on
         reply = await served.ask(CHAT, {"model": MODEL, "messages": MESSAGES, "stream": True}, accept_encoding="gzip")
     assert "content-encoding" not in reply.headers
     assert reply.data[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("origins", [[], ["*"]])
+async def test_every_event_leaves_at_once_whatever_stands_between(served, tmp_path, origins):
+    """No middleware, the one for other origins included, may hold the first bytes back until more come."""
+    release = asyncio.Event()
+
+    async def script(job: RawJob) -> None:
+        await job.accept()
+        await job.head()
+        await job.event(chunk("first "))
+        await release.wait()
+        await job.event(chunk("second"))
+        await job.event(chunk(finish="stop"))
+        await job.send(DONE)
+        await job.end()
+
+    with contextlib.ExitStack() as stack:
+        if origins:
+            served = stack.enter_context(Served(tmp_path / "coord", gateway={"cors_origins": origins}))
+        async with served.node(script), served.client() as client:
+            body = {"model": MODEL, "messages": MESSAGES, "stream": True}
+            await client.post(CHAT, body, accept_encoding="gzip, br", origin="https://app.example")
+            await client.read_until(b"first ")
+            assert client.reply.status == 200
+            release.set()
+            assert (await client.answer()).text == "first second"
 
 
 async def test_embeddings_keep_the_encoding_that_the_client_asked_for(served):

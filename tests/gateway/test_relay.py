@@ -1,0 +1,161 @@
+"""From a target's bytes to a client's: deadlines by phase, and whose silence it was."""
+
+import asyncio
+import json
+from time import monotonic
+
+import pytest
+
+from brain_coord.classes.target import TargetFault
+from brain_coord.gateway.answer import Answer
+from brain_coord.gateway.dialects import CHAT, EMBEDDINGS
+from brain_coord.gateway.engine_fault import EngineFault
+from brain_coord.gateway.relay import PhaseLimits, read_whole, relay_stream, relay_whole
+from brain_coord.measure.speed import StreamClock
+from tests.gateway.engine_streams import CHAT as STREAM
+from tests.gateway.engine_streams import WHOLE
+
+QUICK = PhaseLimits(first_output_s=0.4, between_events_s=0.4)
+
+
+class Target:
+    """Gives the pieces with pauses between them."""
+
+    def __init__(self, *pieces: bytes | float) -> None:
+        self.pieces = list(pieces)
+
+    async def read(self) -> bytes | None:
+        while self.pieces:
+            piece = self.pieces.pop(0)
+            if isinstance(piece, bytes):
+                return piece
+            await asyncio.sleep(piece)
+        return None
+
+    async def head(self):
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        return
+
+
+class Client:
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.data = b""
+        self.pause_s = pause_s
+
+    async def write(self, data: bytes) -> None:
+        await asyncio.sleep(self.pause_s)
+        self.data += data
+
+
+def answer() -> Answer:
+    return Answer(StreamClock(monotonic()))
+
+
+async def relay(target: Target, client: Client, limits: PhaseLimits = QUICK):
+    return await relay_stream(target, CHAT, answer(), client, client_usage=True, limits=limits)
+
+
+async def test_a_stream_passes_up_to_its_end():
+    client = Client()
+    tail = await relay(Target(*STREAM), client)
+    assert client.data + b"".join(tail.events) == b"".join(STREAM)
+    assert tail.done
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        ([1.0], "before the first output"),
+        ([STREAM[0], 0.2, b": comment\n\n", 0.2, b": comment\n\n", 1.0], "before the first output"),
+        ([*STREAM[:2], 1.0], "between two events"),
+        ([*STREAM[:4], 1.0], "between two events"),
+    ],
+)
+async def test_an_engine_that_is_silent_for_too_long_is_given_up(pieces, said):
+    client = Client()
+    with pytest.raises(TargetFault) as fault:
+        await relay(Target(*pieces), client)
+    assert fault.value.cause == "timeout"
+    assert said in str(fault.value)
+    assert fault.value.ran
+
+
+async def test_an_engine_that_speaks_now_and_then_is_not():
+    pieces = [piece for event in [*STREAM[:2], *[STREAM[2]] * 4, *STREAM[3:]] for piece in (event, 0.2)]
+    client = Client()
+    await relay(Target(*pieces), client)
+    assert client.data.count(b" answer") == 4
+
+
+async def test_the_time_that_a_slow_client_takes_is_not_the_engines():
+    client = Client(pause_s=0.6)
+    tail = await relay(Target(*STREAM), client)
+    assert tail.done
+
+
+async def test_the_first_output_counts_from_the_dispatch_and_not_from_the_status():
+    late = Answer(StreamClock(monotonic() - 10))
+    with pytest.raises(TargetFault) as fault:
+        await relay_stream(Target(0.5), CHAT, late, Client(), client_usage=True, limits=QUICK)
+    assert fault.value.cause == "timeout"
+
+
+async def test_a_stream_that_is_cut_by_the_target_says_so():
+    class Cut(Target):
+        async def read(self) -> bytes | None:
+            piece = await super().read()
+            if piece is None:
+                raise TargetFault("node_lost", "gone", ran=True)
+            return piece
+
+    client = Client()
+    with pytest.raises(TargetFault) as fault:
+        await relay(Cut(*STREAM[:3]), client)
+    assert fault.value.cause == "node_lost"
+    assert client.data == b"".join(STREAM[:3])
+
+
+async def test_a_whole_answer_is_read_checked_and_counted():
+    counted = answer()
+    whole = WHOLE[CHAT.path]
+    assert await relay_whole(Target(whole[:9], whole[9:]), CHAT, counted, QUICK, 5.0) == whole
+    assert (counted.usage.prompt, counted.usage.completion) == (3, 3)
+    assert counted.clock.text_bytes == len("Every answer of")
+    assert counted.tok_s is None
+
+
+async def test_an_answer_with_vectors_is_not_an_empty_one():
+    counted = answer()
+    await relay_whole(Target(WHOLE[EMBEDDINGS.path]), EMBEDDINGS, counted, QUICK, 5.0)
+    assert counted.clock.text_bytes > 0
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b"", b'{"a":'])
+async def test_a_whole_answer_that_is_no_object_is_the_targets_fault(body):
+    with pytest.raises(TargetFault) as fault:
+        await relay_whole(Target(body), CHAT, answer(), QUICK, 5.0)
+    assert fault.value.cause == "protocol"
+
+
+async def test_an_error_under_a_good_status_is_an_error():
+    with pytest.raises(EngineFault):
+        await relay_whole(Target(json.dumps({"error": "died"}).encode()), CHAT, answer(), QUICK, 5.0)
+
+
+async def test_a_whole_answer_has_a_size_and_a_time():
+    with pytest.raises(TargetFault) as fault:
+        await read_whole(Target(b"x" * 600, b"x" * 600), QUICK, 5.0, limit_bytes=1000)
+    assert fault.value.cause == "too_large"
+    with pytest.raises(TargetFault) as fault:
+        await read_whole(Target(b"x", 1.0), QUICK, 5.0)
+    assert fault.value.cause == "timeout"
+    with pytest.raises(TargetFault) as fault:
+        await read_whole(Target(*[b"x", 0.2] * 9), PhaseLimits(between_events_s=60.0), 0.5)
+    assert fault.value.cause == "timeout"
+
+
+def test_a_large_body_has_more_time_to_be_accepted():
+    assert QUICK.accept_within_s(0) == QUICK.accept_s
+    assert QUICK.accept_within_s(32 * 1024 * 1024) == QUICK.accept_s + 128
