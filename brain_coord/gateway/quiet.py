@@ -12,7 +12,7 @@ from brain_coord.gateway.routes.context import ApiContext
 
 def quiet_app(context: ApiContext) -> FastAPI:
     """The application over one coordinator."""
-    app = FastAPI(title="Brain Coord", version=context.version, redoc_url=None)
+    app = FastAPI(title="Brain Coord", version=context.version, docs_url=None, redoc_url=None)
     app.state.context = context
     for module in (models, receipts, nodes, dry_run, health):
         app.include_router(module.router)
