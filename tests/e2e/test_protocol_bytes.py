@@ -290,6 +290,11 @@ async def test_a_model_has_one_name_in_the_list_the_request_and_the_reply(served
     async with served.node() as node, served.client() as client:
         listed = (await client.exchange("GET", "/v1/models")).json["data"]
         assert [model["id"] for model in listed] == [MODEL, "brain/auto"]
+        for model in listed:
+            assert (await client.exchange("GET", f"/v1/models/{model['id']}")).json == model
+        reply = await client.exchange("GET", "/v1/models/brain/mocc")
+        assert reply.status == 404
+        assert MODEL in reply.json["error"]["message"]
         reply = await client.exchange("POST", CHAT, {"model": MODEL, "messages": MESSAGES})
         assert reply.json["model"] == node.jobs[0].request["model"] == MODEL
         reply = await client.exchange("POST", CHAT, {"model": MODEL.upper(), "messages": MESSAGES})

@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.routes.context import Context, KnownCaller
+from brain_coord.gateway.request import MODEL_CHARS
+from brain_coord.gateway.routes.context import ApiContext, Context, KnownCaller
 from brain_coord.routing.inputs import AUTO_MODEL
 
 router = APIRouter(tags=["models"])
@@ -15,21 +16,26 @@ def _entry(model: str, classes: list[str]) -> dict[str, Any]:
     return {"id": model, "object": "model", "created": 0, "owned_by": "brain", "brain": {"classes": classes}}
 
 
+def _offers(context: ApiContext) -> dict[str, list[str]]:
+    """Every model on offer now and the classes that offer it; `brain/auto` last, if there is any."""
+    offers = dict(sorted(context.gateway.decider.models().items()))
+    if offers:
+        offers[AUTO_MODEL] = sorted({name for classes in offers.values() for name in classes})
+    return offers
+
+
 @router.get("/v1/models")
 async def list_models(context: Context, _caller: KnownCaller) -> dict[str, Any]:
     """Every model on offer now, and `brain/auto`."""
-    offers = context.gateway.decider.models()
-    auto = [_entry(AUTO_MODEL, sorted({name for classes in offers.values() for name in classes}))] if offers else []
-    return {"object": "list", "data": [*(_entry(model, classes) for model, classes in sorted(offers.items())), *auto]}
+    return {"object": "list", "data": [_entry(model, classes) for model, classes in _offers(context).items()]}
 
 
 @router.get("/v1/models/{model:path}")
 async def get_model(model: str, context: Context, _caller: KnownCaller) -> dict[str, Any]:
     """One model."""
-    offers = context.gateway.decider.models()
+    offers = _offers(context)
     if model not in offers:
-        near = context.gateway.decider.catalog.nearest(model)
-        raise fault(
-            "model_not_found", f"no class offers {model} now; the nearest names are {', '.join(near)}", param="model"
-        )
+        near = context.gateway.decider.catalog.nearest(model[:MODEL_CHARS])
+        hint = f"; the nearest names are {', '.join(near)}" if near else ""
+        raise fault("model_not_found", f"no class offers {model[:MODEL_CHARS]} now{hint}", param="model")
     return _entry(model, offers[model])
