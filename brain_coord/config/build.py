@@ -194,7 +194,6 @@ def settings_of(
             ),
             queue_s=config.queue.wait_s,
             keepalive_s=config.streams.keepalive_s,
-            stall_s=config.streams.stall_s,
             body_bytes=limits.body_mib * MIB,
             body_idle_s=limits.body_idle_s,
             body_bytes_per_s=limits.body_kib_per_s * KIB,

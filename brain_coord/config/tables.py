@@ -191,7 +191,7 @@ class Streams(Table):
     """`[streams]`: clients of streamed answers."""
 
     keepalive_s: Seconds = Field(_GATEWAY.keepalive_s, description="a comment is sent when nothing was for this long")
-    stall_s: Seconds = Field(_GATEWAY.stall_s, description="a client that reads nothing for this long is cut off")
+    stall_s: Seconds = Field(_BOUNDS.stall_s, description="a client that reads nothing for this long is cut off")
 
 
 class FreePlan(Table):

@@ -38,7 +38,6 @@ class GatewaySettings:
     limits: Limits = field(default_factory=Limits)
     queue_s: float = 10.0
     keepalive_s: float = 20.0
-    stall_s: float = 30.0
     body_bytes: int = 32 * 1024 * 1024
     body_idle_s: float = 30.0
     body_bytes_per_s: float = 8 * 1024
