@@ -55,7 +55,6 @@ class SecondOpinions:
     settings: ProbeSettings
     tokenizers: Tokenizers = field(default_factory=Tokenizers)
     random: Random = field(default_factory=SystemRandom)
-    pause_s: tuple[float, float] = PAUSE_S
     _waiting: deque[_Kept] = field(default_factory=deque)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,7 +110,8 @@ class SecondOpinions:
         if not countable and not sampled:
             return
         said = read_transcript(bytes(kept), streamed=request.stream)
-        if countable and _members(request.body).get("n") in (None, 1):
+        if countable and len(said.whole.encode("utf-8", "surrogatepass")) == answer.clock.text_bytes:
+            # Only of all the text that passed: other API forms, and further choices, are not read here.
             answer.counted = self.tokenizers.count(target.model, said.whole)
         if sampled and node is not None and len(self._waiting) < WAITING:
             body = request.body_for(target.model)
@@ -144,7 +144,7 @@ class SecondOpinions:
                 self._woken.clear()
                 await self._woken.wait()
             kept = self._waiting.popleft()
-            await asyncio.sleep(self.random.uniform(*self.pause_s))
+            await asyncio.sleep(self.random.uniform(*PAUSE_S))
             try:
                 await self.referee.settle([kept.given], kept.asked)
             except Exception:
