@@ -14,6 +14,7 @@ from brain_coord.routing.vocabulary import Mode, Privacy
 from brain_coord.store.errors import StoreUnavailable
 from brain_coord.web.render import SECURITY, fragment, page
 from brain_coord.web.site import Site
+from brain_coord.web.view.api import groups_of
 from brain_coord.web.view.recent import decision_row
 from brain_coord.web.view.rows import model_row, node_row, offers_of
 from brain_coord.web.view.trace import trace_of
@@ -146,6 +147,12 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
     async def verify() -> HTMLResponse:
         """Check a receipt in the browser."""
         return page("verify.html", **site.values("/network/verify"))
+
+    @router.get("/docs")
+    async def docs(request: Request) -> HTMLResponse:
+        """The API's routes, in words."""
+        groups = groups_of(request.app.openapi())
+        return page("docs.html", groups=groups, url=_own_url(request, site), **site.values("/docs"))
 
     @router.get("/network/playground")
     async def playground(request: Request, model: str = "") -> HTMLResponse:

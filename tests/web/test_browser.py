@@ -278,6 +278,8 @@ async def test_no_serious_accessibility_fault_and_no_other_host(world: World, sc
         "/network/playground",
         "/network/operator",
         "/network/models/nonsense",
+        "/docs",
+        "/lend",
     ]
     async with visit(world.browser, color_scheme=scheme, reduced_motion="reduce") as seen:
         for path in pages:

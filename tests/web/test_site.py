@@ -167,3 +167,12 @@ def test_pages_work_under_a_path_prefix_and_a_stop_does_not_wait_for_those_who_l
             running.program.send(15)
             assert list(lines) is not None  # it ends by itself
         assert running.program.wait(15) == 0
+
+
+def test_the_api_is_described_without_help_of_another_host(client):
+    page = client.get("/docs").text
+    document = client.get("/openapi.json").json()
+    for path in document["paths"]:
+        assert f"<code>{path}</code>" in page
+    assert "<code>/v1/chat/completions</code>" in page
+    assert "https://" not in page
