@@ -44,6 +44,10 @@ def create_secret(data_dir: Path, now_s: float) -> str:
         part.unlink()
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
+        if os.geteuid() == 0:
+            # Made by root for a service that runs as somebody else: it must be able to read it.
+            owner = data_dir.stat()
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
         file.write(orjson.dumps({"sha256": _digest(text), "created_s": now_s}) + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -61,9 +65,9 @@ def revoke_secret(data_dir: Path) -> bool:
 
 
 def read_secret(data_dir: Path) -> OperatorSecret | None:
-    """The secret in force; `None` without one, also when the file is damaged: then nobody gets in."""
+    """The secret in force; `None` without one, also when the file cannot be read or is damaged: then nobody gets in."""
     try:
         data = orjson.loads((data_dir / FILE_NAME).read_bytes())
         return OperatorSecret(str(data["sha256"]), float(data["created_s"]))
-    except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
