@@ -98,38 +98,46 @@ class Explanation:
 
 def reliability_score(outcomes: Outcomes) -> int:
     """The Brain Reliability Score, 0 to 100."""
-    return explain(outcomes).score
+    return _rounded(_points(outcomes))
 
 
 def explain(outcomes: Outcomes) -> Explanation:
     """The score and what each part of it adds or takes."""
     done = outcomes.done
+    shadows = outcomes.matched + outcomes.mismatched
+    canaries = outcomes.canary_passed + outcomes.canary_failed
+    points = _points(outcomes)
+    because = (
+        ("start", f"{done} of {FULL_EVIDENCE} outcomes"),
+        ("completed", f"{outcomes.completed} of {done}"),
+        ("in time", f"{outcomes.timed_out} of {done} timed out"),
+        ("uptime", f"connected {100 * outcomes.uptime_fraction:.1f} % of the time"),
+        ("mismatches", f"{outcomes.mismatched} of {shadows} shadow runs disagreed"),
+        ("canaries", f"{outcomes.canary_failed} of {canaries} canaries failed"),
+    )
+    terms = tuple(Term(name, value, words) for (name, words), value in zip(because, points, strict=True))
+    return Explanation(_rounded(points), terms)
+
+
+def _points(outcomes: Outcomes) -> tuple[float, ...]:
+    """The six terms in the order they are told: worked out after every job, while their words are hardly ever read."""
+    done = outcomes.done
     evidence = min(1.0, done / FULL_EVIDENCE)
     shadows = outcomes.matched + outcomes.mismatched
     canaries = outcomes.canary_passed + outcomes.canary_failed
-    completed, timed_out = _share(outcomes.completed, done), _share(outcomes.timed_out, done)
-    terms = (
-        Term("start", START_SCORE * (1 - evidence), f"{done} of {FULL_EVIDENCE} outcomes"),
-        Term("completed", 100 * COMPLETED_WEIGHT * completed * evidence, f"{outcomes.completed} of {done}"),
-        Term("in time", 100 * IN_TIME_WEIGHT * (1 - timed_out) * evidence, f"{outcomes.timed_out} of {done} timed out"),
-        Term(
-            "uptime",
-            100 * UPTIME_WEIGHT * outcomes.uptime_fraction * evidence,
-            f"connected {100 * outcomes.uptime_fraction:.1f} % of the time",
-        ),
-        Term(
-            "mismatches",
-            0 - MISMATCH_PENALTY * _share(outcomes.mismatched, shadows),
-            f"{outcomes.mismatched} of {shadows} shadow runs disagreed",
-        ),
-        Term(
-            "canaries",
-            0 - CANARY_PENALTY * _share(outcomes.canary_failed, canaries),
-            f"{outcomes.canary_failed} of {canaries} canaries failed",
-        ),
+    return (
+        START_SCORE * (1 - evidence),
+        100 * COMPLETED_WEIGHT * _share(outcomes.completed, done) * evidence,
+        100 * IN_TIME_WEIGHT * (1 - _share(outcomes.timed_out, done)) * evidence,
+        100 * UPTIME_WEIGHT * outcomes.uptime_fraction * evidence,
+        0 - MISMATCH_PENALTY * _share(outcomes.mismatched, shadows),
+        0 - CANARY_PENALTY * _share(outcomes.canary_failed, canaries),
     )
-    exact = round(sum(term.points for term in terms), _NOISE_DECIMALS)
-    return Explanation(floor(min(100.0, max(0.0, exact)) + 0.5), terms)
+
+
+def _rounded(points: tuple[float, ...]) -> int:
+    exact = round(sum(points), _NOISE_DECIMALS)
+    return floor(min(100.0, max(0.0, exact)) + 0.5)
 
 
 def _share(part: int, whole: int) -> float:

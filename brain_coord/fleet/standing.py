@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from brain_coord.fleet.reliability import WINDOW_OUTCOMES, WINDOW_S, Explanation, Outcomes, explain
+from brain_coord.fleet.reliability import WINDOW_OUTCOMES, WINDOW_S, Explanation, Outcomes, explain, reliability_score
 from brain_coord.store.records import Outcome, Uptime
 
 DAY_S: Final = 24 * 3600.0
@@ -101,4 +101,4 @@ class Standing:
 
     def score(self, now_s: float) -> int:
         """The Brain Reliability Score, 0 to 100."""
-        return self.explain(now_s).score
+        return reliability_score(self.counts(now_s))

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
@@ -17,6 +16,7 @@ from brain_coord.routing.node_decision import (
     unlisted_members,
 )
 from brain_coord.routing.node_router import decide_node
+from brain_coord.routing.once import once
 from brain_coord.routing.rejections import NOT_SERVED, rejection_bits, rejection_words
 from brain_coord.routing.sentences import no_capacity, shorten_ids
 from brain_coord.routing.weights import NAMED_NODES
@@ -58,7 +58,7 @@ class AutoNodeDecision:
     unlisted: Unlisted = ALL_LISTED
     nearest: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
-    @cached_property
+    @once
     def chosen(self) -> NodeDecision | None:
         """The node decision of the model that was chosen."""
         model = self.model
@@ -74,12 +74,12 @@ class AutoNodeDecision:
         """Id of the node that takes the request."""
         return self.ranked[0].score.node_id if self.ranked else None
 
-    @cached_property
+    @once
     def worth_waiting(self) -> bool:
         """Whether no pair is eligible and for at least one a free slot is all that is missing."""
         return not self.ranked and any(each.worth_waiting for each in self.decisions)
 
-    @cached_property
+    @once
     def rejections(self) -> dict[str, list[str]]:
         """For every node that can serve no real model: what is missing for the model it comes nearest to."""
         if self.nearest is not None:
@@ -97,7 +97,7 @@ class AutoNodeDecision:
             if node_id not in eligible
         }
 
-    @cached_property
+    @once
     def reason(self) -> str:
         """One sentence: the score of the pair that was chosen, or why there is none."""
         if self.ranked:

@@ -1,10 +1,10 @@
 """What the class router answers: every class in order, with its score or its exclusions."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from brain_coord.routing.inputs import ClassRequest, ClassState
+from brain_coord.routing.once import once
 from brain_coord.routing.privacy import is_privacy_conflict, privacy_of
 from brain_coord.routing.sentences import number
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, Privacy, ResourceClass
@@ -59,32 +59,32 @@ class ClassDecision:
     rows: tuple[ClassRow, ...]
     community_first: bool
 
-    @cached_property
+    @once
     def privacy(self) -> Privacy:
         """The level that held."""
         return privacy_of(self.request)
 
-    @cached_property
+    @once
     def ranked(self) -> tuple[ResourceClass, ...]:
         """The eligible classes, in the order in which they are tried."""
         return tuple(row.resource_class for row in self.rows if not row.exclusions)
 
-    @cached_property
+    @once
     def selected(self) -> ResourceClass | None:
         """The class that takes the request."""
         return next(iter(self.ranked), None)
 
-    @cached_property
+    @once
     def privacy_conflict(self) -> bool:
         """Whether the request contradicts itself (`400 privacy_conflict`)."""
         return is_privacy_conflict(self.request, (row.state for row in self.rows))
 
-    @cached_property
+    @once
     def exclusions(self) -> dict[ResourceClass, tuple[Exclusion, ...]]:
         """Codes of every excluded class, in the published order."""
         return {row.resource_class: row.exclusions for row in self.rows if row.exclusions}
 
-    @cached_property
+    @once
     def reason(self) -> str:
         """One sentence: the score of the class that was chosen, or why there is none."""
         if self.selected is not None:

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from brain_coord.routing import weights
 from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState
+from brain_coord.routing.once import once
 from brain_coord.routing.rejections import NO_FREE_SLOT, rejection_words
 from brain_coord.routing.sentences import most_frequent, no_capacity, shorten_ids, weighted_sum
 
@@ -160,7 +160,7 @@ class NodeDecision:
         """How many candidates there were."""
         return self.eligible + len(self.rejected) + self.unlisted.rejected
 
-    @cached_property
+    @once
     def worth_waiting(self) -> bool:
         """Whether nobody is eligible and for at least one node a free slot is all that is missing."""
         if self.ranked:
@@ -179,7 +179,7 @@ class NodeDecision:
         counts.update(self.unlisted.reasons)
         return dict(most_frequent(counts))
 
-    @cached_property
+    @once
     def reason(self) -> str:
         """One sentence: the score of the node that was chosen, or why there is none."""
         if self.ranked:
