@@ -120,3 +120,14 @@ def test_the_privacy_filter_says_who_may_see_a_prompt():
     members = body([node("N-0000000000000001")])
     allowed = {each.name: each.allowed for each in trace_of({**members, "privacy": "PRIVATE"}).filter}
     assert allowed == {"NATIVE_NETWORK": False, "CLOUD_GPU": True}
+
+
+def test_work_without_plaintext_is_barred_from_nobody_and_says_whether_it_was_checked():
+    members = body([node("N-0000000000000001")])
+    members["decision"]["class"]["snapshot"]["request"]["carries_plaintext"] = False  # type: ignore[index]
+    trace = trace_of({**members, "privacy": "PRIVATE", "verified": True})
+    assert all(each.allowed for each in trace.filter)
+    assert trace.verified
+    html = fragment("parts/trace.html", trace=trace, base="")
+    assert "carries no plaintext" in html
+    assert "checked and is right" in html

@@ -107,6 +107,8 @@ class Trace:
     node_id: str | None
     sentence: str
     filter: tuple[FilteredClass, ...]
+    plaintext: bool
+    """Whether the work carried any; the filter does not concern work that carried none."""
     classes: tuple[Score, ...]
     excluded: tuple[tuple[str, tuple[str, ...]], ...]
     nodes: tuple[Score, ...]
@@ -116,6 +118,8 @@ class Trace:
     attempts: tuple[Step, ...]
     timings: tuple[tuple[str, float | None, str], ...]
     tokens: tuple[tuple[str, int | None], ...]
+    verified: bool | None
+    """Whether the result was checked; `None` for work whose result nobody can check."""
 
 
 def trace_of(body: Mapping[str, Any]) -> Trace:
@@ -125,6 +129,8 @@ def trace_of(body: Mapping[str, Any]) -> Trace:
     node_record = _node_record(body["decision"]["node"])
     node: Mapping[str, Any] = node_record.get("decision") or {}
     privacy = Privacy(body["privacy"])
+    asked: Mapping[str, Any] = (class_record.get("snapshot") or {}).get("request") or {}
+    plaintext = asked.get("carries_plaintext", True) is not False
     timings = body["timings"]
     return Trace(
         model=body["model"],
@@ -138,7 +144,8 @@ def trace_of(body: Mapping[str, Any]) -> Trace:
         resource_class=body["class"],
         node_id=body["node"],
         sentence=_sentence(body, chosen, node_record),
-        filter=tuple(_filtered(name, privacy) for name in chosen.get("order", ())),
+        filter=tuple(_filtered(name, privacy, plaintext) for name in chosen.get("order", ())),
+        plaintext=plaintext,
         classes=_class_scores(chosen, body["mode"]),
         excluded=tuple((name, tuple(codes)) for name, codes in (chosen.get("exclusions") or {}).items()),
         nodes=_node_scores(node),
@@ -157,6 +164,7 @@ def trace_of(body: Mapping[str, Any]) -> Trace:
             ("prompt", body["tokens"]["prompt_billed"]),
             ("completion", body["tokens"]["completion_billed"]),
         ),
+        verified=body.get("verified"),
     )
 
 
@@ -178,9 +186,9 @@ def _sentence(body: Mapping[str, Any], chosen: Mapping[str, Any], node_record: M
     return f"{body['class'] or chosen['selected']} ({body['mode']}) → {reason}"
 
 
-def _filtered(name: str, privacy: Privacy) -> FilteredClass:
+def _filtered(name: str, privacy: Privacy, plaintext: bool) -> FilteredClass:
     trust = TRUST_OF[ResourceClass(name)]
-    return FilteredClass(name, str(trust), trust in ALLOWED_TRUST[privacy])
+    return FilteredClass(name, str(trust), not plaintext or trust in ALLOWED_TRUST[privacy])
 
 
 def _class_scores(chosen: Mapping[str, Any], mode: str) -> tuple[Score, ...]:
