@@ -5,6 +5,7 @@ import sys
 import typer
 
 from brain_coord import __version__
+from brain_coord.cli.browser_model import browser_model_app
 from brain_coord.cli.check_config import check_config
 from brain_coord.cli.database import db_app
 from brain_coord.cli.keys import key_app
@@ -38,6 +39,7 @@ app.add_typer(nodes_app, name="nodes")
 app.add_typer(receipts_app, name="receipts")
 app.add_typer(keys_app, name="keys")
 app.add_typer(db_app, name="db")
+app.add_typer(browser_model_app, name="browser-model")
 
 
 @app.command()
