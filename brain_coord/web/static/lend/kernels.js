@@ -1,6 +1,7 @@
 // What a tab can be asked to do, by the path of the job. Nothing else runs here, whatever a coordinator says.
 
 import { multiply } from "./matmul.js";
+import * as stages from "./stages.js";
 
 const text = new TextDecoder();
 
@@ -26,6 +27,25 @@ async function matmul({ device }, body) {
   return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
 }
 
+async function load(context, body) {
+  return pack(await stages.load(context, unpack(body)[0]));
+}
+
+async function run(context, body) {
+  const [header, payload] = unpack(body);
+  const answer = await stages.run(context, header, payload);
+  if (answer === null) return { status: 409, content_type: "text/plain", body: new Uint8Array(0) };
+  return pack({ stages: header.stages }, answer.numbers);
+}
+
+async function drop(_, body) {
+  stages.drop(unpack(body)[0]);
+  return pack({});
+}
+
 export const KERNELS = {
   "/v1/compute/matmul": { run: matmul, says: "a matrix product" },
+  "/v1/stage/load": { run: load, says: "the loading of a model’s layers" },
+  "/v1/stage/run": { run, says: "layers of a language model" },
+  "/v1/stage/drop": { run: drop, says: "tidying up" },
 };

@@ -1,0 +1,61 @@
+// The stages of models that this tab holds: loading them, running them, letting them go.
+
+import { best, forward, Stage } from "./qwen3.js";
+import { loadTensors } from "./weights.js";
+
+const held = new Map();
+
+const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MB`;
+
+export async function load(context, header) {
+  const { device, show } = context;
+  if (device !== load.device) {
+    held.clear(); // a new device: what the old one held is gone with it
+    load.device = device;
+  }
+  if (!held.has(header.stage)) {
+    const loaded = await loadTensors(context, header.tensors, (done, total) =>
+      show("progress", `Loads ${header.stage}: ${megabytes(done)} of ${megabytes(total)}.`),
+    );
+    const stage = new Stage(device, header, loaded);
+    await stage.prepare();
+    held.set(header.stage, stage);
+    show("progress", `Holds ${[...held.keys()].join(", ")} (${megabytes(loaded.cached)} came from this browser’s cache).`);
+    return { bytes: loaded.bytes, cached: loaded.cached };
+  }
+  return { bytes: held.get(header.stage).bytes, cached: held.get(header.stage).bytes };
+}
+
+/** Activations or logits; null when a stage or its KV cache is not here. */
+export async function run({ device }, header, payload) {
+  const stages = header.stages.map((name) => held.get(name));
+  if (stages.includes(undefined)) return null;
+  const numbers = await forward(device, stages, header, payload);
+  if (numbers === null) return null;
+  if (!stages.at(-1).final || !header.top || numbers.length === 0) return { numbers };
+  const vocabulary = stages[0].config.vocab_size;
+  const places = new Uint32Array(header.rows * header.top);
+  const values = new Float32Array(header.rows * header.top);
+  for (let row = 0; row < header.rows; row++) {
+    const logits = numbers.subarray(row * vocabulary, (row + 1) * vocabulary);
+    best(logits, header.top).forEach((place, at) => {
+      places[row * header.top + at] = place;
+      values[row * header.top + at] = logits[place];
+    });
+  }
+  const both = new Uint8Array(places.byteLength + values.byteLength);
+  both.set(new Uint8Array(places.buffer));
+  both.set(new Uint8Array(values.buffer), places.byteLength);
+  return { numbers: both };
+}
+
+/** Forget an answer's KV cache, or a whole stage. */
+export function drop(header) {
+  for (const name of header.stages) {
+    if (header.session) held.get(name)?.drop(header.session);
+    else {
+      held.get(name)?.destroy();
+      held.delete(name);
+    }
+  }
+}
