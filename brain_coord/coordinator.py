@@ -139,7 +139,13 @@ class Coordinator:
         )
         quiet.include_router(watch.router)
         browser = BrowserNetwork(
-            settings.heartbeat_s, lag, gate.coordinator_key, gate.addresses, classes.browser, settings.root_path
+            heartbeat_s=settings.heartbeat_s,
+            lag=lag,
+            coordinator_key=gate.coordinator_key,
+            addresses=gate.addresses,
+            browser_class=classes.browser,
+            data_dir=settings.data_dir,
+            base=settings.root_path,
         )
         browser.tabs.on_capacity.append(waiting.capacity)
         quiet.include_router(browser.router(gateway))

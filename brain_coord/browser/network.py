@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fastapi import APIRouter
 
@@ -9,9 +10,12 @@ from brain_coord.browser.challenge import ChallengeKeeper
 from brain_coord.browser.checker import Checker
 from brain_coord.browser.compute_api import ComputeApi
 from brain_coord.browser.gate import BrowserGate
+from brain_coord.browser.holders import Shelf, StageKeeper
 from brain_coord.browser.jobs import Dispatcher, JobBook
 from brain_coord.browser.offer import BrowserOffer
+from brain_coord.browser.pieces_api import pieces_router
 from brain_coord.browser.plausible import SpeedRules
+from brain_coord.browser.stage_work import StageDesk
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.tabs_api import tabs_router
 from brain_coord.browser.unit import UnitRunner
@@ -31,6 +35,7 @@ class BrowserNetwork:
     coordinator_key: str
     addresses: AddressBook
     browser_class: BrowserClass
+    data_dir: Path
     base: str = ""
     rules: SpeedRules = field(default_factory=SpeedRules)
     tabs: Tabs = field(init=False)
@@ -38,6 +43,7 @@ class BrowserNetwork:
     checker: Checker = field(init=False)
     challenges: ChallengeKeeper = field(init=False)
     book: JobBook = field(init=False)
+    keeper: StageKeeper = field(init=False)
 
     def __post_init__(self) -> None:
         self.tabs = Tabs(self.heartbeat_s, self.lag)
@@ -47,13 +53,16 @@ class BrowserNetwork:
         self.challenges = ChallengeKeeper(self.tabs, runner)
         self.book = JobBook(Dispatcher(self.tabs, runner))
         self.tabs.on_join.append(self.challenges.check)
-        self.browser_class.work = BrowserOffer(self.book.dispatcher)
+        self.keeper = StageKeeper(self.tabs, Shelf(self.data_dir), StageDesk(self.tabs))
+        self.tabs.on_leave.append(self.keeper.left)
+        self.browser_class.work = BrowserOffer(self.book.dispatcher, self.keeper, self.browser_class.samples)
 
     def router(self, gateway: Gateway) -> APIRouter:
         """The HTTP routes."""
         router = APIRouter()
         router.include_router(ComputeApi(gateway, self.book, self.browser_class.compute).router())
         router.include_router(tabs_router(self.tabs))
+        router.include_router(pieces_router(self.tabs, self.keeper.shelf))
         router.include_router(lend_router(self.base))
         return router
 
@@ -61,6 +70,7 @@ class BrowserNetwork:
         """Everything that goes on by itself; runs for ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.gate.watch())
+            tasks.create_task(self.keeper.run())
 
     async def drain(self) -> None:
         """Let every tab go."""
@@ -71,4 +81,5 @@ class BrowserNetwork:
         """End everything that still runs."""
         await self.book.stop()
         await self.challenges.stop()
+        await self.keeper.stop()
         self.checker.close()

@@ -1,15 +1,24 @@
 """What the tabs offer to the class router: products always, chats with the models whose stages they hold."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
+from brain_coord.browser.chat import TabsTarget
+from brain_coord.browser.holders import StageKeeper
 from brain_coord.browser.jobs import Dispatcher
+from brain_coord.browser.models import BrowserModel
+from brain_coord.browser.pipeline import decide_stage
 from brain_coord.browser.tab import MATMUL
 from brain_coord.classes.backend import Query
 from brain_coord.classes.browser import COMPUTE_PATH
+from brain_coord.classes.health import HealthBook
+from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
 from brain_coord.routing.inputs import AUTO_MODEL
 from brain_coord.routing.node_decision import NodeDecision
+
+CHAT_PATH: Final = "/v1/chat/completions"
 
 
 @dataclass(slots=True)
@@ -17,28 +26,51 @@ class BrowserOffer:
     """Implements `BrowserWork`."""
 
     dispatcher: Dispatcher
+    keeper: StageKeeper
+    samples: ClassSamples
+    health: HealthBook = field(default_factory=HealthBook)
 
     def models(self) -> list[str]:
-        """None yet."""
-        return []
+        """Models of which every stage is held."""
+        return [model_id for model_id, model in sorted(self.keeper.shelf.models.items()) if self.keeper.held(model)]
 
     def supports(self, query: Query) -> bool:
-        """Products; and `brain/auto` lacks nothing but tabs."""
-        return query.model in (MATMUL, AUTO_MODEL) if query.path == COMPUTE_PATH else query.model == AUTO_MODEL
+        """Products; chats with a model that was added; and `brain/auto` lacks nothing but tabs."""
+        if query.path == COMPUTE_PATH:
+            return query.model == MATMUL
+        if query.node_request.node is not None:
+            return False  # a pinned node is the only candidate
+        return query.path == CHAT_PATH and (query.model == AUTO_MODEL or query.model in self.keeper.shelf.models)
+
+    def _model(self, query: Query) -> BrowserModel | None:
+        if not self.supports(query) or query.path != CHAT_PATH:
+            return None
+        held = self.models()
+        named = (held[0] if held else None) if query.model == AUTO_MODEL else query.model
+        return None if named is None else self.keeper.shelf.models[named]
 
     def decide(self, query: Query) -> NodeDecision | None:
-        """For a product, the tab that would take its first unit."""
-        return self.dispatcher.decide() if query.path == COMPUTE_PATH else None
+        """The tab that would take the first unit or stage; for a chat, of the first stage that nobody can take."""
+        if query.path == COMPUTE_PATH:
+            return self.dispatcher.decide()
+        model = self._model(query)
+        if model is None:
+            return None
+        decisions = [decide_stage(self.dispatcher.tabs, stage) for stage in model.stages]
+        return next((decision for decision in decisions if not decision.ranked), decisions[0])
 
     def shortage(self, query: Query) -> str:
         """In words."""
-        return self.dispatcher.shortage() if query.path == COMPUTE_PATH or not self._online else "no tab holds a model"
-
-    @property
-    def _online(self) -> bool:
-        return bool(self.dispatcher.tabs.online)
+        if query.path == COMPUTE_PATH or not self.dispatcher.tabs.online:
+            return self.dispatcher.shortage() if query.path == COMPUTE_PATH else "no tab online"
+        decision = self.decide(query)
+        return "no model is held by tabs" if decision is None else decision.reason
 
     def targets(self, query: Query) -> Iterator[Target]:
-        """Nobody yet."""
-        del query
-        return iter(())
+        """The tabs that hold the model together."""
+        model = self._model(query)
+        if model is None or not self.keeper.held(model):
+            return
+        health = self.health.of(f"tabs:{model.model_id}")
+        speech = self.keeper.shelf.speech[model.model_id]
+        yield TabsTarget(self.dispatcher.tabs, self.keeper, model, speech, self.samples, health)

@@ -70,8 +70,10 @@ def unpacked(body: bytes) -> tuple[dict[str, Any], memoryview]:
     return header, memoryview(body)[4 + length :]
 
 
-async def run_job(tabs: Tabs, tab: Tab, path: str, body: bytes, *, timeout_s: float, most_bytes: int) -> Reply:
-    """Give a tab that was reserved for it a job, and wait for the whole answer; the tab is released in any case.
+async def run_job(
+    tabs: Tabs, tab: Tab, path: str, body: bytes, *, timeout_s: float, most_bytes: int, release: bool = True
+) -> Reply:
+    """Give a tab that was reserved for it a job, and wait for the whole answer.
 
     Args:
         tabs: where it is released.
@@ -80,6 +82,7 @@ async def run_job(tabs: Tabs, tab: Tab, path: str, body: bytes, *, timeout_s: fl
         body: with what.
         timeout_s: for all of it.
         most_bytes: largest answer.
+        release: give the reserved place back at the end, however it comes; not so for one job of several on one place.
 
     Raises:
         WorkFault: no answer, or not a whole one.
@@ -102,7 +105,8 @@ async def run_job(tabs: Tabs, tab: Tab, path: str, body: bytes, *, timeout_s: fl
                 await slot.cancel()
             finally:
                 slot.give_back()
-        tabs.release(tab)
+        if release:
+            tabs.release(tab)
 
 
 async def _run(slot: Slot, path: str, body: bytes, timeout_s: float, most_bytes: int) -> Reply:

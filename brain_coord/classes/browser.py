@@ -67,7 +67,10 @@ class BrowserClass:
             confidence=samples.confidence,
         )
         shortage = None if available else f"BROWSER_NETWORK: {self.work.shortage(query)}"
-        return Prospect(state, decision if available else None, shortage=shortage)
+        waits = decision is not None and decision.worth_waiting
+        return Prospect(
+            state, decision if available else None, wait_s=query.wait_s if waits else 0.0, shortage=shortage
+        )
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """The tabs that answer together."""

@@ -1,7 +1,8 @@
 """What the gateway asks of anything that can run a request: a target, and one exchange with it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
@@ -56,6 +57,14 @@ class Exchange(Protocol):
 
     async def close(self) -> None:
         """Free the target; work that is still going on there is cancelled. Never raises."""
+
+
+@runtime_checkable
+class Detailed(Protocol):
+    """A target with more to say on the receipt than a name."""
+
+    def details(self) -> Mapping[str, Any]:
+        """Further members of the receipt's body."""
 
 
 class Target(Protocol):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from brain_coord.classes.target import Target
+from brain_coord.classes.target import Detailed, Target
 from brain_coord.gateway.answer import Outcome
 from brain_coord.gateway.attempts import Result
 from brain_coord.gateway.auth import Caller
@@ -97,6 +97,7 @@ class Record:
                 total_ms=round((now - self.began) * 1000, 3),
             ),
             price=None if target is None else _price(target, request.dialect.path, tokens),
+            extra=target.details() if isinstance(target, Detailed) else {},
         )
 
     def brain(self, now: float) -> dict[str, Any]:

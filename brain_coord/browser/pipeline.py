@@ -1,0 +1,234 @@
+"""One answer on its way through the tabs that hold a model's stages; when one leaves, its part moves and is made anew."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from brain_coord.browser.holders import StageKeeper
+from brain_coord.browser.models import BrowserModel, Stage
+from brain_coord.browser.sampling import TOP, Top
+from brain_coord.browser.stage_work import Floats, Span, activations, best_of
+from brain_coord.browser.tab import Tab
+from brain_coord.browser.tabs import Tabs
+from brain_coord.browser.work import WorkFault
+from brain_coord.routing.inputs import ModelNeed, NodeRequest
+from brain_coord.routing.node_decision import NodeDecision
+from brain_coord.routing.node_router import decide_node
+
+log = structlog.get_logger("brain.browser")
+
+CHUNK: Final = 64
+"""Positions of a prompt that go through at once."""
+
+MOVE_S: Final = 30.0
+"""How long an answer waits for another tab to take a stage."""
+
+MOST_MOVES: Final = 3
+
+
+@dataclass(slots=True)
+class Hop:
+    """Stages that stand one after the other on one tab."""
+
+    tab: Tab
+    session: str
+    """The tab's, at the start; a new one knows nothing of the answer."""
+    stages: list[Stage]
+
+
+@dataclass(slots=True)
+class HopTally:
+    """What went through one tab, for the receipt and for measuring."""
+
+    jobs: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    elapsed_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The way of one answer. `open` before the first `step`, `close` at the end."""
+
+    tabs: Tabs
+    keeper: StageKeeper
+    model: BrowserModel
+    hops: list[Hop] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    """All positions that were run, so that a moved stage can be made anew."""
+    moves: list[dict[str, Any]] = field(default_factory=list)
+    tally: dict[str, HopTally] = field(default_factory=dict)
+    used: dict[str, set[str]] = field(default_factory=dict)
+    """Tabs by stage name."""
+    _session: str = ""
+    _lost: set[str] = field(default_factory=set)
+    """Sessions of tabs that failed this answer; the same tab with a new session may be asked again."""
+    _reserved: list[Tab] = field(default_factory=list)
+    _drops: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def open(self) -> None:
+        """Reserve a place on a tab for every stage.
+
+        Raises:
+            WorkFault: `no_free_slot`, or nobody holds a stage.
+        """
+        hops: list[Hop] = []
+        for stage in self.model.stages:
+            decision = decide_stage(self.tabs, stage, self._lost)
+            eligible = [score.node_id for score in decision.ranked]
+            if hops and (hops[-1].tab.tab_id in eligible):
+                hops[-1].stages.append(stage)
+                continue
+            chosen = self.tabs.get(decision.selected) if decision.selected is not None else None
+            if chosen is None:
+                cause = "no_free_slot" if decision.worth_waiting else "no_holder"
+                raise WorkFault(cause, f"no tab can take {stage.name} now", blame=False)
+            assert chosen.session is not None
+            hops.append(Hop(chosen, chosen.session.session_id, [stage]))
+        self.hops = hops
+        self._session = secrets.token_hex(12)
+        self._reserved = list({hop.tab.tab_id: hop.tab for hop in hops}.values())
+        for tab in self._reserved:
+            self.tabs.reserve(tab)
+
+    def close(self) -> None:
+        """Give the places back, and let the tabs forget the answer."""
+        for tab in self._reserved:
+            self.tabs.release(tab)
+        for hop in self.hops:
+            names = [stage.name for stage in hop.stages]
+            task = asyncio.create_task(self.keeper.desk.drop(hop.tab, names, self._session))
+            self._drops.add(task)
+            task.add_done_callback(self._drops.discard)
+        self._reserved, self.hops = [], []
+
+    async def step(self, tokens: list[int]) -> Top:
+        """The best next tokens after these.
+
+        Raises:
+            WorkFault: no tab could go on.
+        """
+        self.tokens += tokens
+        start = len(self.tokens) - len(tokens)
+        while True:
+            try:
+                return await self._through(start)
+            except WorkFault as fault:
+                await self._move(fault)
+                start = 0  # a new way knows nothing of what came before
+
+    async def _through(self, start: int) -> Top:
+        top: Top | None = None
+        for begin in range(start, len(self.tokens), CHUNK):
+            chunk = self.tokens[begin : begin + CHUNK]
+            last = begin + len(chunk) == len(self.tokens)
+            count = min(TOP, self.model.config.vocab_size)
+            span = Span(self._session, begin, len(chunk), rows=1 if last else 0, top=count)
+            data = await self._hops(span, chunk)
+            if last:
+                (top,) = best_of(data, 1, count, self.model.config.vocab_size)
+        assert top is not None
+        return top
+
+    async def logits(self, tokens: list[int]) -> Floats:
+        """All logits of every position, for comparing with a reference."""
+        self.tokens += tokens
+        made = []
+        for begin in range(0, len(tokens), CHUNK):
+            chunk = tokens[begin : begin + CHUNK]
+            span = Span(self._session, begin, len(chunk), rows=len(chunk), top=0)
+            data = await self._hops(span, chunk)
+            made.append(activations(data, len(chunk), self.model.config.vocab_size))
+        return np.concatenate(made)
+
+    async def _hops(self, span: Span, chunk: list[int]) -> memoryview:
+        hidden = self.model.embeddings(chunk)
+        data = memoryview(b"")
+        for hop in self.hops:
+            tally, sent_bytes = self.tally.setdefault(hop.tab.tab_id, HopTally()), hidden.nbytes
+            try:
+                data, elapsed_s = await self.keeper.desk.run(hop.tab, self.model, hop.stages, span, hidden, held=True)
+                if not hop.stages[-1].final:
+                    hidden = activations(data, span.tokens, self.model.config.hidden_size)
+            except WorkFault as fault:
+                raise HopLost(hop.tab, hop.session, fault) from None
+            tally.jobs += 1
+            tally.sent_bytes += sent_bytes
+            tally.received_bytes += len(data)
+            tally.elapsed_s += elapsed_s
+            for stage in hop.stages:
+                self.used.setdefault(stage.name, set()).add(hop.tab.tab_id)
+        return data
+
+    async def _move(self, fault: WorkFault) -> None:
+        """Find another way, waiting a while for somebody to take what was lost."""
+        if not isinstance(fault, HopLost) or len(self.moves) >= MOST_MOVES:
+            raise fault
+        lost = fault.tab
+        if fault.cause != "cache_lost":
+            self._lost.add(fault.session)
+        if fault.blame:
+            self.tabs.outcome(lost, "timed_out" if fault.cause == "timeout" else "failed", detail=fault.cause)
+        log.warning("stage moves", model=self.model.model_id, tab=lost.tab_id, cause=fault.cause)
+        self.moves.append({"tab": lost.tab_id, "cause": fault.cause, "after_tokens": len(self.tokens)})
+        self.close()
+        by = monotonic() + MOVE_S
+        while True:
+            try:
+                self.open()
+            except WorkFault:
+                if monotonic() > by:
+                    raise fault from None
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+    def story(self) -> dict[str, Any]:
+        """Who held which stage, for the receipt."""
+        return {
+            "model": self.model.model_id,
+            "stages": [
+                {
+                    "stage": stage.name,
+                    "layers": [stage.first, stage.last],
+                    "tabs": sorted(self.used.get(stage.name, ())),
+                    "agreed_with": sorted(
+                        {twin for tab in self.used.get(stage.name, ()) for twin in self.keeper.twins(stage, tab)}
+                    ),
+                }
+                for stage in self.model.stages
+            ],
+            "moves": self.moves,
+            "hops": {
+                tab: {
+                    "jobs": tally.jobs,
+                    "sent_bytes": tally.sent_bytes,
+                    "received_bytes": tally.received_bytes,
+                    "elapsed_ms": round(tally.elapsed_s * 1000, 3),
+                }
+                for tab, tally in sorted(self.tally.items())
+            },
+        }
+
+
+class HopLost(WorkFault):
+    """A tab on the way did not do its part."""
+
+    def __init__(self, tab: Tab, session: str, fault: WorkFault) -> None:
+        super().__init__(fault.cause, str(fault), blame=fault.blame)
+        self.tab = tab
+        self.session = session
+
+
+def decide_stage(tabs: Tabs, stage: Stage, lost: Collection[str] = ()) -> NodeDecision:
+    """Which tab takes a stage of an answer: the node router over all tabs but those of lost sessions."""
+    now, now_s = monotonic(), time.time()
+    here = [tab for tab in tabs.online if tab.session is not None and tab.session.session_id not in lost]
+    return decide_node(NodeRequest(), ModelNeed(stage.name), [tab.state(now, now_s) for tab in here])
