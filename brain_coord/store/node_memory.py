@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from brain_coord.store import nodes
 from brain_coord.store.core import StoreCore
 from brain_coord.store.records import Benchmark, NodeRecord, Outcome, Uptime
 
+OUTCOMES_S: Final = 0.2
+"""How long outcomes are gathered before they are written."""
+
 
 class NodeStore(StoreCore):
     """Nodes, the operator's decisions about them, benchmarks, outcomes and uptime."""
+
+    _outcomes: "_Outcomes | None" = None
 
     async def upsert_node(self, seen: NodeRecord) -> NodeRecord:
         """Remember a node that joined; its first time and the operator's decisions stay. Returns it as it is now."""
@@ -50,10 +56,29 @@ class NodeStore(StoreCore):
         return await self.read(partial(nodes.load_benchmarks, node_id=node_id))
 
     def add_outcome(self, outcome: Outcome) -> "asyncio.Future[None]":
-        """Record how work on a node ended; need not be awaited: one that is lost is only missing from the score."""
-        future = self.write(partial(nodes.add_outcomes, outcomes=[outcome]))
-        future.add_done_callback(_seen)
-        return future
+        """Record how work on a node ended, within a fraction of a second; need not be awaited.
+
+        One at a time they would put a commit of their own before each receipt's. One that is lost is only missing from
+        the score.
+        """
+        if self._outcomes is None:
+            self._outcomes = _Outcomes(self._loop.create_future())
+            self._outcomes.written.add_done_callback(_seen)
+            self._loop.call_later(OUTCOMES_S, self.flush_outcomes)
+        self._outcomes.waiting.append(outcome)
+        return self._outcomes.written
+
+    def flush_outcomes(self) -> None:
+        """Hand the outcomes that wait to the writer."""
+        outcomes, self._outcomes = self._outcomes, None
+        if outcomes is not None:
+            write = self.write(partial(nodes.add_outcomes, outcomes=outcomes.waiting))
+            write.add_done_callback(partial(_pass_on, outcomes.written))
+
+    async def close(self) -> None:
+        """Make every queued write durable, then close; what cannot be written stays in the spool for the next start."""
+        self.flush_outcomes()
+        await super().close()
 
     async def load_outcomes(self, node_id: str, since_s: float, limit: int = 200) -> list[Outcome]:
         """The latest outcomes of a node since a time, oldest first."""
@@ -70,6 +95,25 @@ class NodeStore(StoreCore):
     async def load_uptime(self, since_day: int, node_id: str | None = None) -> list[Uptime]:
         """Connection time by day since a day, of one node or of all."""
         return await self.read(partial(nodes.load_uptime, since_day=since_day, node_id=node_id))
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """Outcomes that will be written together, and the moment at which they are."""
+
+    written: "asyncio.Future[None]"
+    waiting: list[Outcome] = field(default_factory=list)
+
+
+def _pass_on(to: "asyncio.Future[None]", done: "asyncio.Future[None]") -> None:
+    if to.done():
+        return
+    if done.cancelled():
+        to.cancel()
+    elif (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(None)
 
 
 def _seen(future: "asyncio.Future[Any]") -> None:
