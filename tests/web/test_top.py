@@ -15,6 +15,7 @@ from tests.support.coordinator import CoordinatorProcess, brain_coord
 from tests.support.raw_node import RawNode
 
 
+@pytest.mark.slow
 async def test_off_a_terminal_it_prints_what_it_sees_and_leaves(tmp_path: Path):
     with CoordinatorProcess(tmp_path / "coord", "--open-join") as coordinator:
         async with RawNode(coordinator.url, offer={"region": "eu"}) as node:
