@@ -211,9 +211,11 @@ class _Try:
             result.refusal = None
             del fault
         finally:
-            if exchange is not None:
-                await exchange.close()
-            self._feed_breaker(ticket, self._record(cause, ticket, ran=ran, blamed=blamed))
+            try:
+                if exchange is not None:
+                    await exchange.close()
+            finally:  # also when the client leaves during that: an attempt that was made is always told
+                self._feed_breaker(ticket, self._record(cause, ticket, ran=ran, blamed=blamed))
         return settled
 
     def _feed_breaker(self, ticket: Ticket, attempt: Attempt) -> None:

@@ -119,27 +119,30 @@ class Generation:
 
     async def _attempt_and_finish(self) -> None:
         try:
-            try:
-                await run_attempts(
-                    self._request,
-                    self._picker.next,
-                    self.record.result,
-                    began=self.record.began,
-                    limits=self._settings.limits,
-                    stream=self._stream,
-                )
-            finally:
-                self._settled = True
+            await self._attempt()
             await self._finish()
-        except asyncio.CancelledError:
-            if self._interrupted is None or self._task.uncancel() > 0:
-                raise
-            await self._finish_interrupted(self._interrupted)
         except ApiError as error:
             await self._finish_failed(error)
         except Exception:
             log.exception("request failed", request_id=self._request.request_id)
             await self._finish_failed(fault("internal", "a fault of the coordinator; its log has the request id"))
+
+    async def _attempt(self) -> None:
+        """Try targets until the outcome is settled, or somebody interrupts."""
+        try:
+            await run_attempts(
+                self._request,
+                self._picker.next,
+                self.record.result,
+                began=self.record.began,
+                limits=self._settings.limits,
+                stream=self._stream,
+            )
+        except asyncio.CancelledError:
+            if self._interrupted is None or self._task.uncancel() > 0:
+                raise
+        finally:
+            self._settled = True
 
     # --- endings -----------------------------------------------------------------------------------------------------
 
@@ -156,6 +159,8 @@ class Generation:
             record.outcome, record.error_code = "refused", "engine_refused"
             await self._keep()
             await self._refuse(result.refusal)
+        elif self._interrupted is not None:
+            await self._finish_interrupted(self._interrupted)
         else:
             await self._finish_failed(failure_of(record))
 
@@ -196,8 +201,6 @@ class Generation:
 
     async def _finish_interrupted(self, why: Interruption) -> None:
         record, result = self.record, self.record.result
-        if result.tail is not None or result.body is not None:
-            return  # settled and recorded; only the last bytes could not be delivered
         if why == "draining":
             record.outcome, record.error_code = "failed", "draining"
             if result.committed:

@@ -1,0 +1,212 @@
+"""How one request ends when ends collide: a client that leaves at the worst moment, a journal that fails, a bug of ours."""
+
+import asyncio
+import json
+from time import monotonic
+
+import pytest
+
+from brain_coord.classes.target import TargetFault
+from brain_coord.gateway.auth import Caller
+from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.errors import fault
+from brain_coord.gateway.generation import GatewaySettings, Generation
+from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.routing.inputs import ClassState
+from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
+from brain_node.contract.catalog import load_catalog
+from tests.gateway.engine_streams import CHAT as STREAM
+from tests.support.eventually import eventually
+from tests.support.fake_targets import OK, FakeClass, FakeExchange, FakeTarget, Play, failing, request
+
+STREAMED = Play(body=b"".join(STREAM))
+NATIVE = ResourceClass.NATIVE_NETWORK
+
+
+class Journal:
+    """Keeps drafts; fails as often as it is told."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.drafts = []
+        self.failures = failures
+
+    async def record(self, draft) -> None:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise fault("store_unavailable", "the request cannot be recorded right now")
+        self.drafts.append(draft)
+
+
+class Connection:
+    """The ASGI side of one client, which may leave."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+        self.sent = []
+
+    async def receive(self):
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, event) -> None:
+        self.sent.append(event)
+
+    @property
+    def status(self) -> int:
+        return self.sent[0]["status"]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(event.get("body", b"") for event in self.sent[1:])
+
+
+class Slow(FakeTarget):
+    """Takes its time to be freed, and tells when it begins to."""
+
+    def __init__(self, *plays: Play) -> None:
+        super().__init__("slow", *plays)
+        self.closing = asyncio.Event()
+
+    async def start(self, job):
+        exchange = await super().start(job)
+        target = self
+
+        class Closing(FakeExchange):
+            async def close(self) -> None:
+                target.closing.set()
+                try:
+                    await asyncio.sleep(0.3)
+                finally:
+                    target.running -= 1
+
+        return Closing(self, exchange._play)
+
+
+def generation(target: FakeTarget, journal: Journal, client: Connection, *, stream: bool, **settings) -> Generation:
+    backend = FakeClass(NATIVE, lambda: ClassState(NATIVE), [target], wait_s=0.0)
+    return Generation(
+        request(stream=stream, privacy="PUBLIC"),
+        Caller("k-1", Plan.PAID),
+        {"type": "http"},
+        client.receive,
+        client.send,
+        began=monotonic(),
+        decider=Decider([backend], load_catalog(), CommunityFirst.OFF),
+        waiting=WaitingRoom(4),
+        journal=journal,
+        settings=GatewaySettings(**settings),
+        share=4,
+    )
+
+
+async def run(
+    target: FakeTarget, journal: Journal, client: Connection, *, stream: bool = True, **settings
+) -> Generation:
+    made = asyncio.ensure_future(_run(target, journal, client, stream=stream, **settings))
+    async with asyncio.timeout(10):
+        return await made
+
+
+async def _run(target: FakeTarget, journal: Journal, client: Connection, **more) -> Generation:
+    made = generation(target, journal, client, **more)
+    await made.run()
+    return made
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("play", [OK, STREAMED], ids=["a whole answer", "a stream"])
+async def test_a_client_that_leaves_while_the_target_is_freed_leaves_a_receipt(stream, play):
+    target, journal, client = Slow(play), Journal(), Connection()
+    running = asyncio.ensure_future(run(target, journal, client, stream=stream))
+    await target.closing.wait()
+    client.left.set()
+    await running
+    assert target.running == 0
+    assert len(journal.drafts) == 1
+    whole = (play is STREAMED) is stream
+    assert journal.drafts[0].outcome == ("completed" if whole else "client_cancelled")
+    assert len(journal.drafts[0].attempts) == 1
+
+
+async def test_a_client_that_is_gone_when_the_answer_is_settled_changes_nothing():
+    target, journal, client = FakeTarget("t", STREAMED), Journal(), Connection()
+    made = await run(target, journal, client)
+    made.interrupt("client_cancelled")
+    await asyncio.sleep(0)
+    assert [draft.outcome for draft in journal.drafts] == ["completed"]
+    assert target.outcomes == ["completed"]
+    assert made.record.kept is journal.drafts[0]
+
+
+async def test_an_answer_that_cannot_be_recorded_never_looks_complete():
+    target, journal, client = FakeTarget("t", STREAMED), Journal(failures=2), Connection()
+    await run(target, journal, client)
+    assert client.status == 200
+    last = client.body.rstrip().rpartition(b"\n\n")[2]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "store_unavailable"
+    assert b"[DONE]" not in client.body
+    assert b'"length"' not in client.body, "the finish reason was held back"
+    assert target.outcomes == ["completed"], "the target is judged once, and did well"
+
+
+async def test_a_whole_answer_that_cannot_be_recorded_is_an_error():
+    journal, client = Journal(failures=2), Connection()
+    await run(FakeTarget("t", OK), journal, client, stream=False)
+    assert client.status == 503
+    assert json.loads(client.body)["error"]["code"] == "store_unavailable"
+
+
+async def test_a_bug_of_ours_is_one_clean_error_and_a_receipt():
+    class Broken(FakeTarget):
+        async def start(self, job):
+            self.seen.append(job.body)
+            raise ZeroDivisionError
+
+    journal, client = Journal(), Connection()
+    await run(Broken("t"), journal, client)
+    assert client.status == 500
+    assert json.loads(client.body)["error"]["code"] == "internal"
+    assert [draft.error_code for draft in journal.drafts] == ["internal"]
+
+
+async def test_a_refusal_that_comes_after_a_comment_is_one_event():
+    class Thinking(FakeTarget):
+        async def start(self, job):
+            await asyncio.sleep(0.2)
+            return await super().start(job)
+
+    journal, client = Journal(), Connection()
+    await run(Thinking("t", failing(400)), journal, client, keepalive_s=0.05)
+    assert client.status == 200
+    assert client.body.count(b"data: ") == 1
+    assert [draft.outcome for draft in journal.drafts] == ["refused"]
+
+
+@pytest.mark.parametrize("why", ["client_cancelled", "slow_client", "draining"])
+async def test_whoever_interrupts_is_named_on_the_receipt_and_only_some_are_told(why):
+    journal, client = Journal(), Connection()
+    target = FakeTarget("t", Play(status=None))
+    made: list[Generation] = []
+
+    async def start() -> None:
+        made.append(generation(target, journal, client, stream=True))
+        await made[0].run()
+
+    running = asyncio.ensure_future(start())
+    await eventually(lambda: target.running)
+    made[0].interrupt(why)
+    made[0].interrupt("draining")
+    await running
+    assert target.running == 0
+    assert [draft.outcome for draft in journal.drafts] == ["failed" if why == "draining" else why]
+    assert [attempt["blamed"] for attempt in journal.drafts[0].attempts] == [False]
+    assert bool(client.sent) is (why == "draining")
+
+
+async def test_a_target_that_was_never_reached_leaves_no_receipt():
+    journal, client = Journal(), Connection()
+    taken = TargetFault("no_free_slot", "taken", ran=False, blame=False)
+    await run(FakeTarget("t", Play(refuses=taken)), journal, client, queue_s=0.05)
+    assert client.status == 503
+    assert journal.drafts == []
