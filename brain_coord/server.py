@@ -12,7 +12,8 @@ from typing import Final
 import structlog
 import uvicorn
 
-from brain_coord.config import ConfigError, Loaded
+from brain_coord.config.faults import ConfigError
+from brain_coord.config.load import Loaded
 from brain_coord.coordinator import Coordinator
 from brain_coord.gateway.cors import with_cors
 from brain_coord.gateway.guard import GuardedConnection

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from brain_coord.classes.prices import Prices
-from brain_coord.config import ConfigError, load
-from brain_coord.config.load import variables
+from brain_coord.config.faults import ConfigError
+from brain_coord.config.load import load, variables
 from brain_coord.config.tables import Config
 from brain_coord.routing.vocabulary import CommunityFirst, Plan
 from brain_coord.settings import Settings, restart_needed

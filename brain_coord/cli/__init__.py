@@ -1,51 +1,61 @@
-"""The command line `brain-coord`."""
+"""The command line `brain-coord`.
 
+A command's module is imported when the command is used: serving needs a web framework and a database, most commands a
+small part of that, and nobody should wait for the rest.
+"""
+
+import os
 import sys
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Final
 
 import typer
 
-from brain_coord import __version__
-from brain_coord.cli.browser_model import browser_model_app
-from brain_coord.cli.check_config import check_config
-from brain_coord.cli.database import db_app
-from brain_coord.cli.keys import key_app
-from brain_coord.cli.ledger import ledger
-from brain_coord.cli.nodes import nodes_app
-from brain_coord.cli.operator import operator_app
-from brain_coord.cli.receipts import receipts_app
-from brain_coord.cli.route import route
-from brain_coord.cli.serve import serve_command
-from brain_coord.cli.signing import keys_app
-from brain_coord.cli.targets import targets
-from brain_coord.cli.tokens import token_app
-from brain_coord.cli.top import top
-
-app = typer.Typer(
-    name="brain-coord",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
-)
-app.command("serve")(serve_command)
-app.command("check-config")(check_config)
-app.command("route")(route)
-app.command("targets")(targets)
-app.command("top")(top)
-app.command("ledger")(ledger)
-app.add_typer(key_app, name="key")
-app.add_typer(operator_app, name="operator")
-app.add_typer(token_app, name="token")
-app.add_typer(nodes_app, name="nodes")
-app.add_typer(receipts_app, name="receipts")
-app.add_typer(keys_app, name="keys")
-app.add_typer(db_app, name="db")
-app.add_typer(browser_model_app, name="browser-model")
+COMMANDS: Final = {
+    "serve": ("serve", "serve_command"),
+    "check-config": ("check_config", "check_config"),
+    "route": ("route", "route"),
+    "targets": ("targets", "targets"),
+    "top": ("top", "top"),
+    "ledger": ("ledger", "ledger"),
+    "version": ("version", "version"),
+    "key": ("keys", "key_app"),
+    "operator": ("operator", "operator_app"),
+    "token": ("tokens", "token_app"),
+    "nodes": ("nodes", "nodes_app"),
+    "receipts": ("receipts", "receipts_app"),
+    "keys": ("signing", "keys_app"),
+    "db": ("database", "db_app"),
+    "browser-model": ("browser_model", "browser_model_app"),
+}
+"""Every command: the module in this folder, and what it is called there."""
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
+def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The program with some of its commands, by default all."""
+    app = typer.Typer(
+        name="brain-coord",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
+    )
+    app.callback()(lambda: None)  # or a program of one command would not take its name
+    for name in names:
+        module, attribute = COMMANDS[name]
+        command = getattr(import_module(f"brain_coord.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, the whole program, for whoever documents or tests it."""
+    if name == "app":
+        return build()
+    raise AttributeError(name)
 
 
 def main() -> None:
@@ -54,4 +64,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    app()
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    completing = "_BRAIN_COORD_COMPLETE" in os.environ
+    build([wanted] if wanted in COMMANDS and not completing else COMMANDS)()

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from brain_coord.cli.store_access import CONFIG, AsJson, DataDir, fail, print_json
-from brain_coord.config import ConfigError, Fault, Loaded, load
+from brain_coord.config.faults import ConfigError, Fault
+from brain_coord.config.load import Loaded, load
 from brain_node.contract.catalog import CatalogError, load_catalog
 
 

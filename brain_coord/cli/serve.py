@@ -11,7 +11,8 @@ import structlog
 import typer
 
 from brain_coord.cli.store_access import CONFIG, DataDir, fail
-from brain_coord.config import ConfigError, Loaded, load
+from brain_coord.config.faults import ConfigError
+from brain_coord.config.load import Loaded, load
 from brain_coord.coordinator import Coordinator
 from brain_coord.observe.logs import configure_logs
 from brain_coord.receipts.signer import SignerError

@@ -12,8 +12,9 @@ import platformdirs
 import typer
 from sqlalchemy import Connection
 
-from brain_coord.config import DATABASE_URL as DATABASE_URL
-from brain_coord.config import ConfigError, database_url
+from brain_coord.config.faults import ConfigError
+from brain_coord.config.file import DATABASE_URL as DATABASE_URL
+from brain_coord.config.file import database_url
 from brain_coord.receipts.signer import SignerError
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.session import session

@@ -4,7 +4,6 @@ An empty variable is an unset one. Every value is known with its source.
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +12,13 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from brain_coord.config.build import settings_of
-from brain_coord.config.faults import ConfigError, Fault, Where, faults_of
+from brain_coord.config.faults import ConfigError, Where, faults_of
+from brain_coord.config.file import DATABASE_URL, FILE_NAME, read_table
 from brain_coord.config.tables import Config
 from brain_coord.settings import Settings
-from brain_node.contract.secret_file import read_private
 
-FILE_NAME: Final = "config.toml"
 PREFIX: Final = "BRAIN_COORD_"
 COMMUNITY: Final = "BRAIN_COMMUNITY_FIRST"
-DATABASE_URL: Final = "BRAIN_COORD_DATABASE_URL"
-"""A URL may hold a password, so it is never a flag and never in the file itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     path = file or data_dir / FILE_NAME
-    content = _read(path, needed=file is not None)
+    content = read_table(path, needed=file is not None)
     sources: dict[Where, str] = {where: f"file {path}" for where, _ in _leaves(content or {})}
     merged: dict[str, Any] = _copied(content or {})
     variables = {where: (f"environment {name}", environ[name]) for name, where in _variables() if environ.get(name)}
@@ -115,45 +111,10 @@ def load(
     return Loaded(settings, config, path if content is not None else None, sources, (*warnings, *_strangers(environ)))
 
 
-def database_url(data_dir: Path, file: Path | None = None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The database that `serve` would use.
-
-    Other faults of the file, such as a key of an upstream that only the service has in its environment, are no concern
-    of whoever asks only this.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    url = (os.environ if environ is None else environ).get(DATABASE_URL)
-    path = file or data_dir / FILE_NAME
-    table = (_read(path, needed=file is not None) or {}).get("store")
-    name = table.get("url_file") if isinstance(table, dict) else None
-    if url or not isinstance(name, str):
-        return url or None
-    try:
-        return read_private(path.parent / Path(name).expanduser())[0].strip() or None
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError([Fault(f"file {path}", "[store]", "url_file", f"{name} cannot be read")]) from None
-
-
 def _source_of(where: Where, sources: Mapping[Where, str], path: Path) -> str:
     """The source of a value, or of what is missing: the file, which is where it would be added."""
     known = (sources[where[:size]] for size in range(len(where), 0, -1) if where[:size] in sources)
     return next(known, f"file {path}")
-
-
-def _read(path: Path, *, needed: bool) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):  # a data folder that is a file is told by whoever opens it
-        if not needed:
-            return None
-        raise ConfigError([Fault(f"file {path}", None, None, "does not exist")]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise ConfigError([Fault(f"file {path}", None, None, f"cannot be read: {reason}")]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([Fault(f"file {path}", None, None, f"is not TOML: {error}")]) from None
 
 
 def _copied(value: Any) -> Any:

@@ -1,0 +1,10 @@
+"""`brain-coord version`."""
+
+import typer
+
+from brain_coord import __version__
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
