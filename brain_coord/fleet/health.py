@@ -29,6 +29,9 @@ DOUBTED: Final = ((2, 3), (4, 12))
 BENCHMARKS: Final = 3
 """Benchmarks in a row that failed."""
 
+EMPTY: Final = 3
+"""Answers in a row with nothing in them after which a node is asked something soon."""
+
 FIRST_PROBE_S: Final = 300.0
 MAX_PROBE_S: Final = 3600.0
 NEXT_PASS_S: Final = 60.0
@@ -104,7 +107,7 @@ class Health(Watched):
     def empty(self) -> bool:
         """A job ended well and brought nothing; whether the node should be asked something soon."""
         self.empty_in_row += 1
-        return self.empty_in_row >= 3
+        return self.empty_in_row >= EMPTY
 
     def canary(self, *, passed: bool, now: float) -> bool:
         """A canary was answered rightly, or not."""

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import structlog
 
+from brain_coord.fleet.health import EMPTY
 from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.skips import Ask, SkipBook
@@ -220,7 +221,8 @@ class Registry:
         """A job ended well and brought nothing: it counts for nothing, but too many ask for a canary."""
         node.jobs += 1
         if node.health.empty():
-            log.warning("empty answers", node=node.node_id, in_row=node.health.empty_in_row)
+            if node.health.empty_in_row == EMPTY:
+                log.warning("empty answers", node=node.node_id, in_row=EMPTY)
             for hook in self.on_doubt:
                 hook(node)
 
@@ -233,6 +235,8 @@ class Registry:
             turned = health.comparison(agreed=event.result == "matched", now=now)
         elif event.kind == "canary":
             turned = health.canary(passed=passed, now=now)
+        elif event.kind == "benchmark" and not passed and event.model not in node.measured.benchmarks:
+            turned = False  # it gets no work with this model anyway, until it has been measured
         elif event.kind == "benchmark":
             turned = health.benchmark(passed=passed, cause=event.detail or event.result, now=now)
         else:

@@ -44,6 +44,8 @@ BUSY_S: Final = 1.0
 PATIENCE_S: Final = 600.0
 """How long a node that has a benchmark is waited for until it is idle; then it is measured beside its jobs."""
 
+OWN_LATENESS: Final = "the coordinator itself was late"
+
 SPREAD_EACH_S: Final = 0.05
 SPREAD_MAX_S: Final = 30.0
 """The start of a run is spread over so much for each node that is due, so that a fleet's return is no storm."""
@@ -133,7 +135,8 @@ class BenchmarkKeeper:
             self.last_failure.pop(node.node_id, None)
         else:
             self.last_failure[node.node_id] = fault
-        if node.connected:  # a node that left is not to blame for the run that its leaving ended
+        # A node that left is not to blame for the run that its leaving ended, nor any for our own lateness.
+        if node.connected and fault != OWN_LATENESS:
             result = "completed" if fault is None else "failed"
             self.registry.record(NodeEvent(node, "benchmark", result, model, fault))
         return fault
@@ -185,7 +188,7 @@ class BenchmarkKeeper:
             return "the answer was too short to measure"
         tok_s = min(found, worth.tok_s)
         if self.registry.lag.stalled_s(target.dispatched, clock.last_output or target.dispatched) > 0:
-            return "the coordinator itself was late"
+            return OWN_LATENESS
         mock = self.catalog.require(model).mock
         benchmark = Benchmark(
             node_id=node.node_id,
