@@ -21,7 +21,8 @@ class Sample:
     """One repeat of one workload on one system. Times in ms, processor time in µs; `None` where there is no figure.
 
     Attributes:
-        cpu_us_per_request: by role of process, over everything the process did in the window; for long streams per event.
+        cpu_us: by role of process, over everything the process did in the window; per request, for long streams per event.
+        cpu_share: the same as a share of one core.
         rss_per_stream_bytes: by role, what the open streams added to resident memory.
     """
 
