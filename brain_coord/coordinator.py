@@ -12,6 +12,7 @@ import structlog
 from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.browser.network import BrowserNetwork
+from brain_coord.browser.tab_row import tab_rows
 from brain_coord.classes.assembly import Classes
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
@@ -149,6 +150,7 @@ class Coordinator:
         )
         browser.tabs.on_capacity.append(waiting.capacity)
         quiet.include_router(browser.router(gateway))
+        watch.site.tabs = lambda: tab_rows(browser.tabs)
         admin = AdminServer(
             settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations(), "top": watch.top}
         )

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -67,6 +67,8 @@ class Site:
     explain: Callable[[Node], Mapping[str, Any] | None]
     skips: Callable[[Node], Mapping[str, int]]
     base: str = ""
+    tabs: Callable[[], Sequence[Any]] = tuple
+    """Rows of the browser tabs; set by whoever has them."""
     recent: RecentRequests = field(default_factory=RecentRequests)
     history: History = field(default_factory=History)
     hub: LiveHub = field(init=False)
@@ -116,6 +118,7 @@ class Site:
         return {
             "summary": [Item("summary", "parts/summary.html", now.summary)],
             "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in now.nodes],
+            "tabs": [Item(f"tab-{row.tab_id}", "parts/tab.html", row) for row in self.tabs()],
             "models": [Item(f"model-{key_of(row.model)}", "parts/model.html", row) for row in now.models],
             "classes": [Item(f"class-{row.resource_class}", "parts/class.html", row) for row in now.classes],
             "decisions": [Item(f"decision-{row.decision_id}", "parts/decision.html", row) for row in now.decisions],
