@@ -3,43 +3,11 @@
 import asyncio
 import re
 
-import httpx
 import pytest
 
-from tests.support.coordinator import eventually
-from tests.support.lab import Lab
+from tests.support.honesty import MODEL, chat, http_client, ready, until
 from tests.support.minds import Mind
 from tests.support.raw_node import RawNode, answer
-
-MODEL = "qwen/qwen2.5-1.5b-instruct"
-
-
-def chat(number=0, **more):
-    messages = [{"role": "user", "content": f"tell me about day {number}"}]
-    return {"model": MODEL, "messages": messages, "temperature": 0, **more}
-
-
-async def ready(lab, *nodes):
-    for node in nodes:
-        await asyncio.to_thread(lab.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE")
-        node.jobs.clear()
-
-
-async def until(check, timeout_s=30.0):
-    return await asyncio.to_thread(eventually, check, timeout_s)
-
-
-def http_client(lab, key=None):
-    headers = {"Authorization": f"Bearer {key or lab.key('paid')}"}
-    return httpx.AsyncClient(base_url=lab.url, headers=headers, trust_env=False, timeout=30)
-
-
-@pytest.fixture
-def lab(request, tmp_path):
-    options = getattr(request, "param", {})
-    with Lab(tmp_path / "coord", **options) as running:
-        yield running
-
 
 SHADOWS = {"probes": {"shadow_share": 1.0, "closer_share": 1.0}}
 
