@@ -189,7 +189,12 @@ class _Try:
                     exchange = await self._target.start(job)
             except TimeoutError:
                 raise TargetFault("not_accepted", "the target did not accept the job in time", ran=False) from None
-            settled = await self._exchange(exchange)
+            try:
+                async with asyncio.timeout(self._remaining if self._stream is not None else None):
+                    settled = await self._exchange(exchange)
+            except TimeoutError:
+                # A stream that keeps coming is no fault of the target; the request's own time is up.
+                raise TargetFault("deadline", "the request's deadline passed", ran=True, blame=False) from None
             cause = None if settled and result.refusal is None else f"status_{self._status}"
             blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
         except TargetFault as fault:
@@ -197,6 +202,8 @@ class _Try:
             settled = result.committed
             if settled:
                 result.failure = "incomplete"
+            elif cause == "deadline":
+                result.failures.add("deadline")
             elif cause not in NOT_ASKED:
                 result.failures.add("target_failed")
             result.silences += cause == "timeout"
