@@ -232,8 +232,9 @@ class Coordinator:
     async def drain(self) -> None:
         """Refuse new requests, let streams end within the limit, end the rest cleanly, then let the nodes go."""
         self.watch.close()
-        await self.gateway.drain(self.settings.drain_s)
-        await self.browser.drain()
+        limit_s = self.settings.drain_s
+        await asyncio.gather(self.gateway.drain(limit_s), self.browser.drain(limit_s))
+        await self.browser.close_all()
         await self.gate.close_all()
 
     async def stop(self) -> None:

@@ -144,9 +144,8 @@ class ComputeApi:
         if job.status != "completed":
             code = (job.reason or "").partition(":")[0]
             brain = {"job": job.view(), "receipt": job.receipt_id}
-            raise fault(
-                "no_capacity" if code == "no_capacity" else "target_failed", job.reason or "failed", brain=brain
-            )
+            told_code = code if code in ("no_capacity", "draining") else "target_failed"
+            raise fault(told_code, job.reason or "failed", brain=brain)
         body: dict[str, Any] = {**job.view(), "verification": draft_of(told, job).extra["verification"]}
         if asked.result == "base64":
             body["result"] = base64.b64encode(job.result.astype("<u4").tobytes()).decode()

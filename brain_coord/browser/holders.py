@@ -210,6 +210,7 @@ class StageKeeper:
             tab.stages.discard(stage.name)
             self._suspended[tab.tab_id, stage.name] = monotonic() + SUSPENDED_S
             await self.tabs.tell(tab, "disagreement", f"{stage.name}: {disagreement}")
+            await self.desk.drop(tab, [stage.name], None)
         self.tabs.capacity()
         return False
 

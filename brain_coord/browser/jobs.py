@@ -170,6 +170,9 @@ class Dispatcher:
             job.outcome = "completed"
         except WorkFault as fault:
             job.outcome, job.reason = "failed", f"{fault.cause}: {fault}"
+        except asyncio.CancelledError:
+            job.outcome, job.reason = "cancelled", job.reason or "cancelled: the client gave it up"
+            raise
         except Exception:
             log.exception("compute job failed", job=job.job_id)
             job.outcome, job.reason = "failed", "internal: a fault of the coordinator"
@@ -177,8 +180,6 @@ class Dispatcher:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            if job.outcome == "running":
-                job.outcome, job.reason = "cancelled", "the client gave it up"
             job.ended = monotonic()
 
     def _give_out(self, job: ComputeJob, pending: list[Unit], running: dict[asyncio.Task[None], Unit]) -> None:
@@ -279,8 +280,9 @@ class JobBook:
 
     @property
     def full(self) -> bool:
-        """Whether as many jobs run as may."""
-        return len(self._tasks) >= KEPT_JOBS
+        """Whether as many jobs run as may, or such large ones."""
+        running = [self._jobs[job_id].result.nbytes for job_id in self._tasks if job_id in self._jobs]
+        return len(running) >= KEPT_JOBS or sum(running) >= KEPT_BYTES
 
     def start(self, job: ComputeJob, ended: Callable[[ComputeJob], Any]) -> asyncio.Task[None]:
         """Run a job beside whatever asked for it; `ended` is awaited before anybody hears that it is over."""
@@ -305,6 +307,17 @@ class JobBook:
         task = self._tasks.get(job.job_id)
         return task is not None and task.cancel()
 
+    async def drain(self, limit_s: float) -> None:
+        """Let what runs end within the limit, and give the rest up."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=limit_s)
+        left = dict(self._tasks)
+        for job_id, task in left.items():
+            if (job := self._jobs.get(job_id)) is not None:
+                job.reason = "draining: the coordinator is shutting down"
+            task.cancel()
+        await asyncio.gather(*left.values(), return_exceptions=True)
+
     def _prune(self) -> None:
         now = monotonic()
         kept_bytes = sum(job.result.nbytes for job in self._jobs.values())
@@ -313,13 +326,6 @@ class JobBook:
             if job.ended is not None and (over or now - job.ended > KEPT_S):
                 kept_bytes -= job.result.nbytes
                 del self._jobs[job.job_id]
-
-    async def stop(self) -> None:
-        """End every job."""
-        tasks = tuple(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def able(tabs: Iterable[Tab], now: float) -> int:

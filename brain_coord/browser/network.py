@@ -72,14 +72,17 @@ class BrowserNetwork:
             tasks.create_task(self.gate.watch())
             tasks.create_task(self.keeper.run())
 
-    async def drain(self) -> None:
+    async def drain(self, limit_s: float) -> None:
+        """Let products end within the limit; tabs stay, as chats may still run on them."""
+        await self.book.drain(limit_s)
+
+    async def close_all(self) -> None:
         """Let every tab go."""
-        await self.book.stop()
         await self.gate.close_all()
 
     async def stop(self) -> None:
         """End everything that still runs."""
-        await self.book.stop()
+        await self.book.drain(0.0)
         await self.challenges.stop()
         await self.keeper.stop()
         self.checker.close()

@@ -13,12 +13,15 @@ export async function load(context, header) {
     held.clear(); // a new device: what the old one held is gone with it
     load.device = device;
   }
-  if (!held.has(header.stage)) {
+  const print = JSON.stringify(header); // the same name may stand for other weights tomorrow
+  if (held.get(header.stage)?.print !== print) {
+    drop({ stages: [header.stage] });
     const loaded = await loadTensors(context, header.tensors, (done, total) =>
       show("progress", `Loads ${header.stage}: ${megabytes(done)} of ${megabytes(total)}.`),
     );
     const stage = new Stage(device, header, loaded);
     await stage.prepare();
+    stage.print = print;
     held.set(header.stage, stage);
     show("progress", `Holds ${[...held.keys()].join(", ")} (${megabytes(loaded.cached)} came from this browser’s cache).`);
     return { bytes: loaded.bytes, cached: loaded.cached };
