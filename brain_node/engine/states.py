@@ -73,7 +73,8 @@ class EngineMachine:
 
     spec: EngineSpec
     timing: Timing
-    backoff: Backoff
+    start_backoff: Backoff
+    crash_backoff: Backoff
     needs_fetch: bool = False
     state: State = State.STOPPED
     since: float = 0.0
@@ -255,7 +256,8 @@ class EngineMachine:
     def _ready(self, run: _Run, now: float) -> None:
         run.ready_at, run.next_look_at = now, now + self.timing.look_ready_s
         self.start_s = now - run.launched_at
-        self.backoff.up(now)
+        self.start_backoff.up(now)
+        self.crash_backoff.up(now)
         self._go(State.READY, now)
 
     def _judge(self, run: _Run, now: float) -> None:
@@ -299,7 +301,7 @@ class EngineMachine:
         self.cause = cause
         self._failures[cause.kind] += 1
         self.decision = decide(cause, self.spec, self._failures, was_ready=was_ready)
-        delay_s = self.backoff.down(now)
+        delay_s = (self.crash_backoff if was_ready else self.start_backoff).down(now)
         if self.decision.verdict is Verdict.STOP:
             self.next_start_at = None
             self._go(State.FAILED, now)

@@ -138,7 +138,8 @@ class EngineSupervisor:
         self._machine = EngineMachine(
             spec=spec,
             timing=surroundings.timing,
-            backoff=Backoff(surroundings.timing.backoff, surroundings.draw),
+            start_backoff=Backoff(surroundings.timing.start_backoff, surroundings.draw),
+            crash_backoff=Backoff(surroundings.timing.crash_backoff, surroundings.draw),
             needs_fetch=fetch is not None,
             since=surroundings.clock(),
         )

@@ -39,16 +39,25 @@ class Timing:
     port_again_s: float = 0.2
     """A start that only wants another port waits this long."""
     backoff_first_s: float = 2.0
-    backoff_cap_s: float = 300.0
+    start_backoff_cap_s: float = 300.0
+    crash_backoff_cap_s: float = 15.0
+    """An engine that served is wanted back soon, and its own start time keeps a loop slow enough."""
 
     @property
-    def backoff(self) -> BackoffPolicy:
-        """The figures of the back-off between starts."""
+    def start_backoff(self) -> BackoffPolicy:
+        """The back-off after starts that failed; it begins anew once one has worked."""
+        return BackoffPolicy(
+            start_s=0.0, window_s=self.backoff_first_s, growth=2.0, cap_s=self.start_backoff_cap_s, stable_after_s=0.0
+        )
+
+    @property
+    def crash_backoff(self) -> BackoffPolicy:
+        """The back-off after an engine that had served ended."""
         return BackoffPolicy(
             start_s=0.0,
             window_s=self.backoff_first_s,
             growth=2.0,
-            cap_s=self.backoff_cap_s,
+            cap_s=self.crash_backoff_cap_s,
             stable_after_s=self.stable_after_s,
         )
 

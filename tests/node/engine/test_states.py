@@ -42,7 +42,9 @@ class Bench:
 
     def __init__(self, needs_fetch: bool = False) -> None:
         self.now = 1000.0
-        self.machine = EngineMachine(SPEC, Timing(), Backoff(Timing().backoff, lambda: 0.5), needs_fetch=needs_fetch)
+        timing = Timing()
+        backoffs = (Backoff(policy, lambda: 0.5) for policy in (timing.start_backoff, timing.crash_backoff))
+        self.machine = EngineMachine(SPEC, timing, *backoffs, needs_fetch=needs_fetch)
 
     @property
     def state(self) -> State:
@@ -171,6 +173,21 @@ def test_failures_are_spaced_out_and_a_long_good_run_clears_them():
     bench.look()
     assert bench.machine.cause is None
     bench.says(Exited(bench.run, 1))
+    bench.says(Ended(bench.run, KILLED, None))
+    assert bench.machine.next_start_at - bench.now < 2
+
+
+def test_an_engine_that_served_comes_back_soon_however_often_it_is_ended():
+    bench = Bench()
+    bench.start()
+    for run in range(1, 20):
+        (canary,) = bench.look()
+        bench.says(CanaryBack(canary.run, CanaryResult.ANSWERED))
+        bench.says(Exited(run, -9))
+        bench.says(Ended(run, KILLED, None))
+        assert bench.machine.next_start_at - bench.now <= 15
+        bench.after(16)
+    bench.says(Exited(bench.run, 1))  # and a start that fails then begins with a short wait of its own
     bench.says(Ended(bench.run, KILLED, None))
     assert bench.machine.next_start_at - bench.now < 2
 
