@@ -189,6 +189,7 @@ class Registry:
             (node, session)
             for node in self.nodes.values()
             if (session := node.session) is not None
+            and is_silent(session.last_heard, now, self.heartbeat_s, 0.0)  # what is given back is reckoned for few
             and is_silent(session.last_heard, now, self.heartbeat_s, lag.stalled_s(session.last_heard, now))
         ]
 

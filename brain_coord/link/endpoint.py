@@ -18,6 +18,7 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.link.orders import DRAIN_S, GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
 from brain_coord.link.socket import LinkSocket, accept, header, peer_address, refuse
+from brain_coord.link.turnstile import Turnstile
 from brain_coord.measure.lag import LoopLag
 from brain_node.contract.identity import verify_hello
 from brain_node.contract.limits import PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
@@ -76,6 +77,7 @@ class NodeGate:
     draining: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _warned: set[str] = field(default_factory=set)
+    _turnstile: Turnstile = field(default_factory=Turnstile)
 
     async def link(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One link, from handshake to end."""
@@ -86,6 +88,7 @@ class NodeGate:
         if too_many := self.addresses.attempt(address, monotonic()):
             await refuse(receive, send, 429, too_many)
             return
+        await self._turnstile.enter()
         if not await accept(receive, send):
             return
         socket = LinkSocket(receive, send)
@@ -133,6 +136,7 @@ class NodeGate:
             return None
         if text is None:
             return None
+        await self._turnstile.enter()
         if len(text) > UNAUTHENTICATED_BYTES:
             await socket.close(POLICY, f"a hello is at most {UNAUTHENTICATED_BYTES} bytes")
             return None

@@ -20,6 +20,8 @@ log = structlog.get_logger("brain.probe")
 
 TICK_S: Final = 1.0
 AT_ONCE: Final = 8
+SLICE: Final = 500
+"""Nodes looked at in one go, so that a large fleet never holds up the loop."""
 
 ECHO_FROM_B: Final = 0.3
 """Parameters, in billions, from which a model is asked anything with a known answer; smaller ones are only compared. (A
@@ -42,7 +44,9 @@ class CanaryKeeper:
         """Look at the fleet every second; runs for ever."""
         while True:
             now = monotonic()
-            for node in list(self.registry.nodes.values()):
+            for number, node in enumerate(list(self.registry.nodes.values())):
+                if number % SLICE == SLICE - 1:
+                    await asyncio.sleep(0)
                 if node.connected and len(self._tasks) < AT_ONCE and self.due(node, now):
                     self._start(node)
             await asyncio.sleep(TICK_S)
@@ -62,9 +66,13 @@ class CanaryKeeper:
         if node.health.degraded is not None:
             probe_at = node.health.next_probe_at
             return probe_at is not None and now >= probe_at and idle(node)
-        if not self.settings.canaries or not self._models(node):
+        if not self.settings.canaries:
             return False
         plan = self._plans.get(node.node_id)
+        if plan is not None and not plan.due(node, now):
+            return False  # nearly always, and asked of every node every second
+        if not self._models(node):
+            return False
         if plan is None:
             plan = self._plans[node.node_id] = next_plan(node, self.settings, now, self.random)
         return plan.due(node, now) and idle(node)
