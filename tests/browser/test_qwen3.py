@@ -198,6 +198,8 @@ async def test_a_known_text_streams_through_the_openai_sdk_from_two_tabs(lend, k
 
 async def test_closing_a_tab_in_the_middle_of_a_stream_moves_its_stage(lend, known_model):
     async with lend(known_model.path, 3, stages=2, replicas=2) as lent:
+        network = lent.inside.coordinator.browser.tabs
+        await lent.until(lambda: sum(map(len, lent.holders())) == 3 and not any(tab.active for tab in network))
         client, key = lent.client()
         async with client:
             parts, brain, closed = [], None, None
@@ -205,7 +207,7 @@ async def test_closing_a_tab_in_the_middle_of_a_stream_moves_its_stage(lend, kno
                 parts.append((chunk.choices[0].delta.content or "") if chunk.choices else "")
                 brain = (chunk.model_extra or {}).get("brain", brain)
                 if closed is None and len("".join(parts)) > 20:
-                    running = next(tab for tab in lent.inside.coordinator.browser.tabs.online if tab.active)
+                    running = next(tab for tab in network.online if tab.active)  # nothing but the answer runs
                     closed = running.tab_id
                     await (await lent.tab_of(closed)).close()
             assert "".join(parts) == known_model.sentence

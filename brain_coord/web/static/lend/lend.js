@@ -77,7 +77,7 @@ const on = {
   refused: (message) => state("refused", `The coordinator refused this tab: ${message.message}`),
   notice: (message) => {
     if (message.data) standing(message.data);
-    if (message.code === "measured") state("lending", "Lending. Every answer of this tab is checked.");
+    if (message.code === "measured") state("lending", "Lending. The coordinator times and checks what this tab computes.");
     if (message.code === "caught") state("refused", `Set aside: ${message.message}.`);
     if (message.code === "challenge") state("waiting", `${message.message}.`);
   },
