@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import Tokenizer
+
+from brain_coord.browser.checkpoint import CheckpointError
 
 _PARTIAL: Final = "\ufffd"
 
@@ -22,9 +23,17 @@ def _refuse(message: str) -> None:
 
 
 class Speech:
-    """One model's tokenizer and template."""
+    """One model's tokenizer and template.
+
+    Raises:
+        CheckpointError: the library for tokenizers is not installed.
+    """
 
     def __init__(self, folder: Path) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise CheckpointError("tokenizers are not installed; pip install 'brain-node[browser]'") from None
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         settings = _read(folder / "tokenizer_config.json")
         source = settings.get("chat_template")
