@@ -80,6 +80,11 @@ class Stage:
             for process in self._processes.values():
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.1, deadline - time.monotonic()))
+        for process in self._processes.values():
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, name: str, argv: Sequence[str], env: dict[str, str] | None = None) -> int:
@@ -88,25 +93,25 @@ class Stage:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._processes[name].pid, signal.SIGKILL)
             self._processes[name].wait()
-        log = (self.folder / f"{name}.log").open("wb")
         environment = {**os.environ, "NO_PROXY": "127.0.0.1", "PYTHONUNBUFFERED": "1", **(env or {})}
-        process = subprocess.Popen(
-            list(argv),
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
-        )
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                list(argv),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
         self._processes[name] = process
         return process.pid
 
     def talk(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a process that takes commands on its standard input; it ends with the others."""
-        log = (self.folder / f"{name}.log").open("wb")
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
-        process = subprocess.Popen(list(argv), cwd=ROOT, start_new_session=True, **pipes)
+        with (self.folder / f"{name}.log").open("wb") as log:
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            process = subprocess.Popen(list(argv), cwd=ROOT, start_new_session=True, **pipes)
         self._processes[name] = process
         return process
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -270,6 +271,10 @@ async def test_a_greedy_key_fills_only_its_share_of_the_queue_and_the_others_get
         waiting.append(asyncio.create_task(ask(modest, "modest")))
         await eventually(lambda: sum(task.done() for task in waiting) == 2)  # two of five found no place
         await asyncio.to_thread(coordinator.program.wait_for, "queue_full")
+        waits = "brain_requests_waiting 4.0"  # three of the greedy key and the modest one
+        async with httpx.AsyncClient(trust_env=False) as http:
+            while waits not in (await http.get(f"{coordinator.url}/metrics")).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         release.set()
         replies = await asyncio.gather(first, *waiting)
     assert sorted(reply.status_code for reply in replies) == [200, 200, 200, 200, 200, 429, 429]
