@@ -136,6 +136,7 @@ class RawNode:
         self._report = report or {"os": "Linux"}
         self._offer = {"models": [{"id": model, "loaded": True} for model in models], "slots": slots, **(offer or {})}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets: set[ClientConnection] = set()
 
     @property
     def node_id(self) -> str:
@@ -206,12 +207,14 @@ class RawNode:
         socket = await connect(
             f"{self.url}/node/v1/slot", compression=None, proxy=None, additional_headers=headers, max_size=None
         )
+        self._sockets.add(socket)
         self._spawn(self._serve(socket))
 
     async def _serve(self, socket: ClientConnection) -> None:
         try:
             await self._take_jobs(socket)
         finally:
+            self._sockets.discard(socket)
             socket.transport.abort()
 
     async def _take_jobs(self, socket: ClientConnection) -> None:
@@ -255,6 +258,8 @@ class RawNode:
             for task in tuple(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        for socket in self._sockets:  # of tasks that were cancelled before they began
+            socket.transport.abort()
         if self.link is not None:
             await self.link.close()
 
