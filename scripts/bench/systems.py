@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -256,7 +257,12 @@ class Stage:
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on, below those that outgoing connections take by themselves."""
+    for port in random.sample(range(20_000, 32_000), 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SystemExit("no free port between 20000 and 32000")

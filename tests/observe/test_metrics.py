@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from brain_coord.observe.metrics import Metrics, Sources, result_of
 from brain_coord.receipts.body import Timings, Tokens
 from tests.support.coordinator import CoordinatorProcess, eventually
 from tests.support.prometheus import prometheus
-from tests.support.raw_node import RawNode
+from tests.support.raw_node import RawNode, answer
 from tests.web.test_views import finished
 
 PACKAGING = Path("packaging")
@@ -130,7 +131,9 @@ def dashboard_queries() -> list[str]:
 async def test_every_query_of_the_dashboard_and_every_rule_finds_data(tmp_path: Path):
     with CoordinatorProcess(tmp_path / "coord", "--open-join") as coordinator:
         key = coordinator.key()
-        async with RawNode(coordinator.url) as node:
+        # Long enough that a decode speed follows from it: a span of a few milliseconds gives none.
+        script = partial(answer, words=[f"word{number} " for number in range(20)])
+        async with RawNode(coordinator.url, script=script) as node:
             await asyncio.to_thread(coordinator.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE")
             body = {"model": "brain/mock", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 

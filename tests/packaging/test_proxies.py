@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.certificates import PrivateCa
 from tests.support.coordinator import CoordinatorProcess
+from tests.support.ports import free_port
 from tests.support.processes import Program
-from tests.support.prometheus import free_port
 from tests.support.raw_node import RawJob, RawNode, answer, chunk, usage
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin") or "nginx"

@@ -1,7 +1,6 @@
 """Debian's Prometheus over one coordinator, on loopback, for as long as a test lasts."""
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +10,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.support.coordinator import eventually
+from tests.support.ports import free_port
 from tests.support.processes import Program
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Prometheus:

@@ -22,6 +22,7 @@ from brain_node.engine.view import EngineView
 from tests.node.engine.conftest import FAST, TIMING
 from tests.support.eventually import eventually
 from tests.support.fake_vllm import FakeVllm, rewrite, starts_of
+from tests.support.ports import free_port
 
 
 def script_of(engine: EngineSupervisor) -> Path:
@@ -515,12 +516,6 @@ async def test_a_program_that_is_not_there_is_a_broken_install(fake_engine):
     await engine.start()
     assert await engine.wait_for_state(State.FAILED, timeout_s=20)
     assert engine.view().cause.kind is CauseKind.BROKEN_INSTALL
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def timing_with_start_limit(limit_s: float):
