@@ -5,8 +5,6 @@ One request a connection: a line of JSON `{"op": …, …}`, answered by a line 
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Any, Final
 
 import orjson
 import structlog
+
+from brain_node.contract.private_socket import connect_private, listen_private
 
 log = structlog.get_logger("brain.admin")
 
@@ -44,14 +44,7 @@ class AdminServer:
 
     async def start(self) -> None:
         """Listen. A socket file that a dead coordinator left is replaced; the store's lock rules out a living one."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
-        try:
-            listener.bind(str(self.path))
-        finally:
-            os.umask(before)
+        listener = listen_private(self.path.parent, self.path.name)
         self._server = await asyncio.start_unix_server(self._answer, sock=listener, limit=LINE_BYTES)
 
     async def stop(self) -> None:
@@ -96,12 +89,11 @@ def ask(data_dir: Path, op: str, **arguments: Any) -> Any:
         NotRunning: none does.
         AdminError: it refused.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(TIMEOUT_S)
-        try:
-            connection.connect(str(data_dir / SOCKET_NAME))
-        except (FileNotFoundError, ConnectionRefusedError):
-            raise NotRunning from None
+    try:
+        connection = connect_private(data_dir, SOCKET_NAME, TIMEOUT_S)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise NotRunning from None
+    with connection:
         connection.sendall(orjson.dumps({"op": op, **arguments}) + b"\n")
         with connection.makefile("rb") as answers:
             line = answers.readline(ANSWER_BYTES)

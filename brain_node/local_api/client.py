@@ -1,14 +1,14 @@
 """The command line's side of the local API; light, so that `status` answers at once."""
 
 import http.client
-import socket
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from brain_node.local_api.address import within
+from brain_node.contract.private_socket import connect_private
 
+SOCKET_NAME: Final = "agent.sock"
 CLIENT_TIMEOUT_S: Final = 5.0
 
 
@@ -22,9 +22,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._folder = folder
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        within(self._folder, self.sock.connect)
+        self.sock = connect_private(self._folder, SOCKET_NAME, CLIENT_TIMEOUT_S)
 
 
 def ask(data_dir: Path, path: str, method: str = "GET") -> dict[str, Any]:

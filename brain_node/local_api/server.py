@@ -1,14 +1,13 @@
 """The agent's side of the local API."""
 
-import os
-import socket
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 from aiohttp import web
 
-from brain_node.local_api.address import SOCKET_NAME, within
+from brain_node.contract.private_socket import listen_private
+from brain_node.local_api.client import SOCKET_NAME
 
 
 class Control(Protocol):
@@ -56,7 +55,7 @@ class LocalApi:
             app.router.add_route(method, path, handler)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.SockSite(self._runner, _listen(self._folder)).start()
+        await web.SockSite(self._runner, listen_private(self._folder, SOCKET_NAME)).start()
 
     async def stop(self) -> None:
         """Stop listening and remove the socket file."""
@@ -85,19 +84,3 @@ class LocalApi:
     async def _stop(self, _: web.Request) -> web.Response:
         self._control.stop("local API")
         return _json({"stopping": True})
-
-
-def _listen(folder: Path) -> socket.socket:
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    (folder / SOCKET_NAME).unlink(missing_ok=True)
-    # bind() makes the file with the mode that the umask leaves: 0600 from its first instant.
-    before = os.umask(0o177)
-    try:
-        within(folder, door.bind)
-    except BaseException:
-        door.close()
-        raise
-    finally:
-        os.umask(before)
-    door.setblocking(False)
-    return door

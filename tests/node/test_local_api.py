@@ -5,8 +5,7 @@ import stat
 
 import pytest
 
-from brain_node.local_api.address import SOCKET_NAME
-from brain_node.local_api.client import NoAgentError, ask
+from brain_node.local_api.client import SOCKET_NAME, NoAgentError, ask
 from brain_node.local_api.server import LocalApi
 
 

@@ -11,13 +11,15 @@ import pytest
 @pytest.mark.slow
 def test_from_the_readme_to_an_answer_a_page_and_a_receipt_that_verifies(tmp_path: Path):
     tools = Path(sys.executable).parent.parent
+    home = tmp_path / "a-home-directory-with-a-long-name" / "in-a-deep-place"
+    home.mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "scripts/first_ten_minutes", "--use", str(tools), "--json"],
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(home)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
@@ -30,4 +32,4 @@ def test_from_the_readme_to_an_answer_a_page_and_a_receipt_that_verifies(tmp_pat
         "the receipt verifies offline",
     ]
     assert told["total_s"] < 600
-    assert list(tmp_path.glob("brain-first-*")) == []
+    assert list(home.glob("brain-first-*")) == []
