@@ -76,8 +76,9 @@ async def test_a_drained_node_is_told_keeps_its_jobs_and_gets_no_new_ones(lab):
     async with RawNode(lab.url, models=[MODEL], script=Mind()) as node, http_client(lab) as client:
         await ready(lab, node)
         node.script = Mind(pause_s=0.1)
+        before = len(node.jobs)  # the benchmark's
         running = asyncio.create_task(client.post("/v1/chat/completions", json=chat()))
-        await until(lambda: node.jobs)
+        await until(lambda: len(node.jobs) > before)
         drained = await command(lab, "nodes", "drain", node.node_id)
         assert (drained["state"], drained["draining"]) == ("DRAINING", True)
         await until(lambda: any(each["type"] == "drain" for each in node.received))

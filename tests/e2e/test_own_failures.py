@@ -89,8 +89,9 @@ async def test_while_draining_new_requests_are_refused_and_running_ones_finish(t
 
             node.script = waits
             async with RawClient(coordinator.url, key) as running, RawClient(coordinator.url, key) as late:
+                before = len(node.jobs)  # the benchmark's
                 await running.post(PATH, CHAT)
-                await asyncio.to_thread(eventually, lambda: node.jobs)
+                await asyncio.to_thread(eventually, lambda: len(node.jobs) > before)
                 coordinator.program.send(signal.SIGTERM)
                 await asyncio.to_thread(coordinator.program.wait_for, '"stopping"')
                 refused = await late.exchange("POST", PATH, CHAT)
