@@ -6,13 +6,14 @@ ever. A body is bounded where it is read.
 
 from asyncio import TimerHandle, Transport
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from brain_coord.gateway.connection import ClientConnection
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Event, Receive
+from brain_coord.link.turnstile import Turnstile
 
 
 @dataclass(slots=True)
@@ -72,15 +73,19 @@ class HeadTooLarge(Exception):  # noqa: N818 — raised into the parser, which h
     """The head of a request is larger than the limit."""
 
 
+LINK_SUFFIX: Final = b"/node/v1/link"
+
+
 class GuardedConnection(ClientConnection):
     """An HTTP connection within bounds. `bound_by` makes the class for one server."""
 
     bounds = ConnectionBounds()
+    joins = Turnstile()
 
     @classmethod
     def bound_by(cls, bounds: ConnectionBounds) -> type["GuardedConnection"]:
         """The class with these bounds."""
-        return type("Connection", (cls,), {"bounds": bounds})
+        return type("Connection", (cls,), {"bounds": bounds, "joins": Turnstile()})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -114,9 +119,18 @@ class GuardedConnection(ClientConnection):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        """It is a websocket from now on."""
+        """It is a websocket from now on; links of a fleet that comes back at once are taken a few at a time."""
         self._uncount()
-        super().handle_websocket_upgrade()
+        if self.url.endswith(LINK_SUFFIX):
+            self.transport.pause_reading()
+            self.joins.call(self._upgrade)
+        else:
+            super().handle_websocket_upgrade()
+
+    def _upgrade(self) -> None:
+        if not self.transport.is_closing():
+            super().handle_websocket_upgrade()
+            self.transport.resume_reading()
 
     def _uncount(self) -> None:
         self.bounds.idle.pop(self, None)

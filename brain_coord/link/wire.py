@@ -69,6 +69,11 @@ class NodeSocket(WebSocketsSansIOProtocol):
         self._fast = True
         self._aligned = False
 
+    def start_keepalive(self) -> None:
+        """Links have pings of their own, by which round trips are timed; only the others need the library's."""
+        if not self.scope["path"].endswith("/node/v1/link"):
+            super().start_keepalive()
+
     def data_received(self, data: bytes) -> None:
         """Take whole data frames out; hand everything else on."""
         if not self._fast or not self.handshake_complete:

@@ -275,7 +275,7 @@ class FleetBench:
         self._note(
             "silent node (half-open) noticed",
             f"after {min(times):.1f} to {max(times):.1f} s",
-            good=max(times) < within + 3,
+            good=max(times) < 1.15 * within,
         )
 
     def _restart(self) -> None:

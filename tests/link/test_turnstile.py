@@ -31,6 +31,24 @@ async def test_a_crowd_passes_in_order_a_few_in_each_pass_of_the_loop():
     assert len(turnstile) == 0
 
 
+async def test_steps_that_are_called_take_their_turn_among_those_who_wait():
+    turnstile, passed = Turnstile(at_once=1), []
+
+    async def join(number):
+        await turnstile.enter()
+        passed.append(number)
+
+    turnstile.call(lambda: passed.append(0))
+    waiting = asyncio.create_task(join(1))
+    await asyncio.sleep(0)
+    turnstile.call(lambda: passed.append(2))
+    async with asyncio.timeout(1):
+        await waiting
+        while len(turnstile):  # noqa: ASYNC110 — passes of the loop are what is counted here
+            await asyncio.sleep(0)
+    assert passed == [0, 1, 2]
+
+
 async def test_one_who_gives_up_takes_nobodys_place():
     turnstile = Turnstile(at_once=1)
     tasks = [asyncio.create_task(turnstile.enter()) for _ in range(5)]
