@@ -1,4 +1,4 @@
-"""`brain-coord receipts`: check receipts offline, export and show them."""
+"""`brain-coord receipts`: check receipts offline, export, show and prune them."""
 
 import base64
 import json
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TextIO
 import typer
 from sqlalchemy import Connection
 
+from brain_coord.cli.prune import prune
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
 from brain_coord.receipts.chain import Sealed
 from brain_coord.receipts.columns import csv_head, csv_row
@@ -21,7 +22,8 @@ from brain_coord.receipts.signer import key_id_of
 from brain_coord.receipts.verify import BadReceipt, Finding, Verification, finding
 from brain_coord.store.receipt_rows import get_receipt, page_of_receipts
 
-receipts_app = typer.Typer(no_args_is_help=True, help="Check, export and show receipts.")
+receipts_app = typer.Typer(no_args_is_help=True, help="Check, export, show and prune receipts.")
+receipts_app.command("prune")(prune)
 
 BAD = 1
 """Exit code of `verify`: a receipt does not verify."""

@@ -59,6 +59,12 @@ def chain_head(connection: Connection, chain: str) -> ChainHead:
     return ChainHead(chain) if last is None else ChainHead(chain, last[0], bytes(last[1]))
 
 
+def chains(connection: Connection) -> list[str]:
+    """The names of all chains that have receipts, or had some before they were pruned."""
+    kept, pruned = select(_RECEIPTS.c.chain).distinct(), select(_POINTS.c.chain)
+    return sorted({*connection.execute(kept).scalars(), *connection.execute(pruned).scalars()})
+
+
 def link_hash(connection: Connection, chain: str, seq: int) -> bytes | None:
     """The hash of one link."""
     found = connection.execute(

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -166,3 +167,36 @@ def test_one_receipt_is_shown(data_dir, tmp_path):
     path.write_text(run("show", draft(3).receipt_id, "--data-dir", data_dir))
     assert answer(path)["receipts"] == 1
     run("show", "r-nothing", "--data-dir", data_dir, code=2)
+
+
+def test_pruning_deletes_old_receipts_and_what_is_kept_verifies(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr("brain_coord.cli.prune.time", SimpleNamespace(time=lambda: START_S + 3 + 90 * 86_400))
+    monkeypatch.setattr("brain_coord.cli.prune.AT_ONCE", 1)
+    before = [json.loads(line) for line in run("export", "--data-dir", data_dir).splitlines()]
+    (done,) = json.loads(run("prune", "--older-than", "90d", "--data-dir", data_dir, "--json"))["chains"]
+    assert (done["pruned"], done["checkpoint"]["seq"]) == (2, 2)
+    deleted = before[1]
+    assert {
+        name: done["checkpoint"][name] for name in ("hash", "prev", "path", "signer", "public_key", "signature")
+    } == {name: deleted[name] for name in ("hash", "prev", "path", "signer", "public_key", "signature")}
+    path = tmp_path / "kept.jsonl"
+    run("export", "--data-dir", data_dir, "--output", path)
+    found = answer(path)
+    assert (found["ok"], found["receipts"], found["gaps"]) == (True, 4, 0)
+    assert json.loads(path.read_text().splitlines()[0])["prev"] == done["checkpoint"]["hash"]
+    assert "0 receipts deleted; it goes on from link 2" in run("prune", "--older-than", "90d", "--data-dir", data_dir)
+    run("prune", "--data-dir", data_dir, code=2)
+    run("prune", "--older-than", "soon", "--data-dir", data_dir, code=2)
+
+
+def test_a_store_goes_on_behind_what_another_process_pruned(data_dir):
+    async def go_on():
+        store = await Store.open(data_dir)
+        await store.append_receipt(draft(7))
+        await asyncio.to_thread(run, "prune", "--older-than", "1s", "--data-dir", data_dir)
+        sealed = await store.append_receipt(draft(8))
+        kept = [receipt.seq async for receipt in store.export_receipts()]
+        await store.close()
+        return sealed.seq, kept
+
+    assert asyncio.run(go_on()) == (8, [8])
