@@ -188,7 +188,12 @@ def settings_of(
         ),
         gateway=GatewaySettings(
             limits=Limits(
-                phases=PhaseLimits(deadlines.accept_s, deadlines.first_output_s, deadlines.between_events_s),
+                phases=PhaseLimits(
+                    accept_s=deadlines.accept_s,
+                    first_output_s=deadlines.first_output_s,
+                    between_events_s=deadlines.between_events_s,
+                    slowest_tok_s=deadlines.slowest_tok_s,
+                ),
                 whole_s=deadlines.whole_s,
                 attempts=deadlines.attempts,
             ),

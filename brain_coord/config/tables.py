@@ -176,6 +176,12 @@ class Deadlines(Table):
     accept_s: Seconds = Field(_LIMITS.phases.accept_s, description="until a target has taken the job")
     first_output_s: Seconds = Field(_LIMITS.phases.first_output_s, description="until its first output")
     between_events_s: Seconds = Field(_LIMITS.phases.between_events_s, description="between two events of a stream")
+    slowest_tok_s: float = Field(
+        _LIMITS.phases.slowest_tok_s,
+        gt=0,
+        le=100_000,
+        description="an answer that is not streamed gets first_output_s, and the time for its tokens at this speed",
+    )
     whole_s: Seconds = Field(_LIMITS.whole_s, description="for the whole request")
     attempts: int = Field(_LIMITS.attempts, ge=1, le=10, description="targets that are tried for one request")
 

@@ -240,12 +240,17 @@ class _Try:
         request, result, limits = self._request, self._result, self._limits
         answer = result.answer
         assert answer is not None
+        head_s = limits.phases.first_output_s
+        if not request.stream:
+            generates = request.dialect.streams
+            head_s = limits.phases.whole_answer_s(request.max_output_tokens, generates=generates)
+        by = monotonic() + min(head_s, self._remaining)
         try:
-            # Of an answer that is not streamed, even the status comes only when it is whole.
-            async with asyncio.timeout(limits.phases.first_output_s if request.stream else self._remaining):
+            async with asyncio.timeout(by - monotonic()):
                 head = await exchange.head()
         except TimeoutError:
-            raise TargetFault("timeout", "the engine was silent for too long before its status", ran=True) from None
+            fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
+            raise TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair) from None
         self._status = head.status
         if head.status >= 400:
             body = await read_whole(exchange, limits.phases, limits.phases.first_output_s, ERROR_BODY_BYTES)
@@ -261,7 +266,7 @@ class _Try:
                 limits=limits.phases,
             )
         else:
-            result.body = await relay_whole(exchange, request.dialect, answer, limits.phases, self._remaining)
+            result.body = await relay_whole(exchange, request.dialect, answer, limits.phases, by - monotonic())
         return True
 
     def _error(self, error: EngineFault, retry_after: str | None) -> bool:

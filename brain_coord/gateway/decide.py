@@ -11,11 +11,13 @@ from brain_coord.classes.target import Target
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.request import ApiRequest
-from brain_coord.routing.class_decision import ClassDecision
+from brain_coord.routing.auto_router import AutoNodeDecision
+from brain_coord.routing.class_decision import ClassDecision, ClassRow
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.dry_run import Routing
 from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, NodeRequest
 from brain_coord.routing.modes import resolve_mode
+from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
 from brain_node.contract.catalog import Catalog
 
@@ -24,6 +26,13 @@ OUTPUT_TOKENS: Final = 512
 
 BYTES_PER_TOKEN: Final = 4
 NAMES_SUGGESTED: Final = 3
+
+KEEPS_OUT: Final = {
+    Exclusion.PRIVACY: "privacy {privacy} does not allow it",
+    Exclusion.OVER_MAX_COST: "costs more than max_cost_usd",
+    Exclusion.OVER_MAX_LATENCY: "slower than max_latency_ms",
+}
+"""What a request itself may hold against a class, in words; that it asked for BROWSER_ONLY it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +85,37 @@ class Decision:
         return [each for row in open_to_it for each in self.prospects[row.resource_class].passed_over]
 
     def shortage(self) -> str:
-        """Why nobody can take it: the sentence on nodes first, then what other classes say of themselves."""
+        """Why nobody can take it: the sentence on nodes first, then what other classes say of themselves.
+
+        Classes that the request itself keeps out are named too: with them it might have been served.
+        """
         short = self._short_of_capacity()
         nodes = [each.node_decision for each in short if each.node_decision is not None]
-        sentences = [each.reason for each in nodes if each.considered] or [each.reason for each in nodes[:1]]
+        sentences = [each.reason for each in nodes if each.considered] or self._nobody(nodes[:1])
         sentences += [each.shortage for each in short if each.shortage is not None]
-        paused = [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
-        return "; ".join(sentences + paused) or self.class_decision.reason
+        sentences += [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
+        if not sentences:
+            return self.class_decision.reason
+        return "; ".join(sentences + [f"{row.resource_class}: {self._barred(row)}" for row in self._kept_out()])
+
+    def _kept_out(self) -> list[ClassRow]:
+        """The classes that serve the model, but not at this privacy or these limits."""
+        return [
+            row
+            for row in self.class_decision.rows
+            if row.state.supported and any(each in row.exclusions for each in KEEPS_OUT)
+        ]
+
+    def _barred(self, row: ClassRow) -> str:
+        said = KEEPS_OUT[next(each for each in row.exclusions if each in KEEPS_OUT)]
+        return said.format(privacy=self.class_decision.privacy)
+
+    def _nobody(self, nodes: Sequence[NodeDecision | AutoNodeDecision]) -> list[str]:
+        """No node may be asked. `no node has joined` would be untrue while there are some that the request keeps out."""
+        kept_out = (self.prospects[row.resource_class].node_decision for row in self._kept_out())
+        if nodes and any(each is not None and each.considered for each in kept_out):
+            return [f"{ResourceClass.CLOUD_GPU}: no node of the operator's own has joined"]
+        return [each.reason for each in nodes]
 
     def to_dict(self) -> dict[str, Any]:
         """As errors show it: the class decision, and who was passed over."""

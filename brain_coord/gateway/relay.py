@@ -28,6 +28,10 @@ UPLOAD_BYTES_PER_S: Final = 256 * 1024
 """The slowest line to a node on which a body still counts as arriving."""
 
 
+ANSWER_TOKENS: Final = 1024
+"""How long an answer without a limit is taken to be, for the time that it may take."""
+
+
 class Writer(Protocol):
     """Where the relay passes bytes on to."""
 
@@ -42,10 +46,21 @@ class PhaseLimits:
     accept_s: float = 10.0
     first_output_s: float = 120.0
     between_events_s: float = 60.0
+    slowest_tok_s: float = 5.0
 
     def accept_within_s(self, body_bytes: int) -> float:
         """A large body takes its time on a home line, and the node accepts only when it has all of it."""
         return self.accept_s + body_bytes / UPLOAD_BYTES_PER_S
+
+    def whole_answer_s(self, most_tokens: int | None, *, generates: bool) -> float:
+        """How long an answer that is not streamed may take: engines say nothing of it, not even its status, until it is whole.
+
+        Args:
+            most_tokens: the limit that the client set, `None` without one.
+            generates: whether the answer is written token by token.
+        """
+        tokens = (ANSWER_TOKENS if most_tokens is None else most_tokens) if generates else 0
+        return self.first_output_s + tokens / self.slowest_tok_s
 
 
 async def relay_stream(
@@ -122,6 +137,13 @@ async def relay_whole(
     exchange: Exchange, dialect: Dialect, answer: Answer, limits: PhaseLimits, whole_s: float
 ) -> bytes:
     """A whole answer as it came; its counts are in `answer` then.
+
+    Args:
+        exchange: with the target.
+        dialect: of the route.
+        answer: gets the counts.
+        limits: of the phases.
+        whole_s: what is left of its time.
 
     Raises:
         TargetFault: it broke off, was silent for too long, is too large, or is no JSON object.

@@ -20,6 +20,7 @@ from tests.support.fake_targets import OK, FakeTarget, Play, attempt, failing, r
 from tests.support.raw_node import RawNode, answer, chunk
 
 IMPATIENT = Limits(phases=PhaseLimits(accept_s=5.0, first_output_s=0.05, between_events_s=0.05), whole_s=0.05)
+IMPATIENT_AT_FIRST = Limits(phases=PhaseLimits(first_output_s=0.05, slowest_tok_s=100.0), whole_s=5.0)
 
 
 def lost(*, ran: bool = False) -> TargetFault:
@@ -123,6 +124,40 @@ async def test_a_silent_target_is_cancelled_before_the_next_is_asked_and_two_are
     assert causes(result) == ["timeout", "timeout"]
     assert [target.outcomes for target in targets] == [["timed_out"], ["timed_out"], []]
     assert all(target.running == 0 for target in targets)
+
+
+async def test_of_a_target_that_is_silent_about_a_whole_answer_the_next_one_takes_over():
+    hung = FakeTarget("hung", Play(status=None))
+    result = await attempt(hung, FakeTarget("fine"), limits=IMPATIENT_AT_FIRST, asked=request(max_tokens=5))
+    assert causes(result) == ["timeout", None]
+    assert result.body is not None
+    assert hung.outcomes == ["timed_out"]
+
+
+async def test_a_status_without_an_answer_behind_it_is_silence_too():
+    class OnlyHead(FakeTarget):
+        async def start(self, job):
+            exchange = await super().start(job)
+            exchange.read = asyncio.Event().wait
+            return exchange
+
+    result = await attempt(OnlyHead("hung"), FakeTarget("fine"), limits=IMPATIENT_AT_FIRST, asked=request(max_tokens=5))
+    assert causes(result) == ["timeout", None]
+
+
+async def test_what_is_left_of_a_requests_time_after_others_were_silent_is_nobodys_fault():
+    limits = Limits(phases=PhaseLimits(first_output_s=5.0), whole_s=0.05)
+    target = FakeTarget("late", Play(status=None))
+    result = await attempt(target, limits=limits)
+    assert causes(result) == ["timeout"]
+    assert (result.attempts[0].blamed, target.outcomes) == (False, [])
+
+
+def test_a_whole_answer_may_take_the_time_that_its_tokens_take_at_a_slow_speed():
+    limits = PhaseLimits(first_output_s=120.0, slowest_tok_s=5.0)
+    assert limits.whole_answer_s(50, generates=True) == 130.0
+    assert limits.whole_answer_s(None, generates=True) == 120.0 + 1024 / 5
+    assert limits.whole_answer_s(None, generates=False) == 120.0
 
 
 async def test_a_paused_target_is_passed_over_without_being_asked():

@@ -1,0 +1,66 @@
+"""What a refusal says when capacity is not the only thing in the way: the true reason, also when the request is it."""
+
+import pytest
+
+from brain_coord.classes.node_class import NodeClass
+from brain_coord.fleet.node import Node, Session
+from brain_coord.fleet.registry import Registry
+from brain_coord.gateway.auth import Caller
+from brain_coord.gateway.decide import Decider
+from brain_coord.link.slot import SlotQueue
+from brain_coord.routing.inputs import ClassState
+from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
+from brain_coord.store.records import Benchmark
+from brain_node.contract.catalog import load_catalog
+from brain_node.contract.messages import ModelOffer, Offer, Report
+from tests.support.fake_targets import FakeClass, request
+
+CATALOG = load_catalog()
+MODEL = "qwen/qwen2.5-1.5b-instruct"
+NOBODY = "0 of 0 nodes can serve brain/auto right now (no node has joined)"
+NATIVE_BARRED = "NATIVE_NETWORK: privacy STANDARD does not allow it"
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(15.0)
+
+
+def join(registry: Registry, number: int = 1, *, operator: bool = False, online: bool = True) -> Node:
+    node = registry.add(Node(node_id=f"N-{number:016X}", public_key=b"", operator=operator))
+    node.measured.benchmarks[MODEL] = Benchmark(node.node_id, MODEL, 50.0, 10.0, None, "", 0.0)
+    if online:
+        session = Session(str(number), None, SlotQueue(lambda _: None), str(number), "", 0.0, 0.0)
+        registry.connect(node, session, Report(), Offer(models=(ModelOffer(id=MODEL, loaded=True),), slots=4), ())
+    return node
+
+
+def shortage(registry: Registry, model: str = "brain/auto", others: list[FakeClass] | None = None, **wishes) -> str:
+    native = NodeClass(ResourceClass.NATIVE_NETWORK, registry, CATALOG, operator=False)
+    own = NodeClass(ResourceClass.CLOUD_GPU, registry, CATALOG, operator=True)
+    decider = Decider([native, own, *(others or [])], CATALOG, CommunityFirst.FREE)
+    return decider.decide(request(model=model, **wishes), Caller("k", Plan.FREE)).shortage()
+
+
+def test_nodes_that_privacy_keeps_out_are_not_called_absent(registry):
+    join(registry)
+    assert shortage(registry) == f"CLOUD_GPU: no node of the operator's own has joined; {NATIVE_BARRED}"
+
+
+def test_without_any_node_the_sentence_says_so_and_what_would_keep_one_out(registry):
+    assert shortage(registry) == f"{NOBODY}; {NATIVE_BARRED}"
+    assert shortage(registry, privacy="PUBLIC") == NOBODY
+
+
+def test_an_own_node_that_cannot_work_is_named_before_the_class_that_may_not(registry):
+    join(registry, 1)
+    join(registry, 2, operator=True, online=False)
+    why = "N-0000…: offline, does not serve any real model of the catalog"
+    assert shortage(registry) == f"0 of 1 nodes can serve brain/auto right now ({why}); {NATIVE_BARRED}"
+
+
+def test_a_class_over_the_clients_limit_is_named_with_the_limit(registry):
+    dear = ClassState(ResourceClass.EXTERNAL_MODEL, supported=True, available=True, cost_usd=2.0)
+    far = FakeClass(ResourceClass.EXTERNAL_MODEL, lambda: dear, [], 0.0)
+    said = shortage(registry, privacy="PUBLIC", max_cost_usd=0.5, others=[far])
+    assert said == f"{NOBODY}; EXTERNAL_MODEL: costs more than max_cost_usd"
