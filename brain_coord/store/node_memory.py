@@ -47,6 +47,10 @@ class NodeStore(StoreCore):
         """Take a node out of service, or put it back; `False` for an unknown node."""
         return await self.write(partial(nodes.set_drain, node_id=node_id, draining=draining))
 
+    async def set_slots_borne(self, node_id: str, slots: int | None) -> bool:
+        """How many jobs at once a node was seen to bear; `False` for an unknown node."""
+        return await self.write(partial(nodes.set_slots_borne, node_id=node_id, slots=slots))
+
     async def save_benchmark(self, benchmark: Benchmark) -> None:
         """Keep the latest benchmark of a model on a node."""
         await self.write(partial(nodes.save_benchmark, benchmark=benchmark))

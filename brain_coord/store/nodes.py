@@ -72,6 +72,11 @@ def set_drain(connection: Connection, node_id: str, draining: bool) -> bool:
     return _set(connection, node_id, draining=draining)
 
 
+def set_slots_borne(connection: Connection, node_id: str, slots: int | None) -> bool:
+    """How many jobs at once a node was seen to bear; `False` for an unknown node."""
+    return _set(connection, node_id, slots_borne=slots)
+
+
 def _set(connection: Connection, node_id: str, **values: object) -> bool:
     return connection.execute(update(_NODES).where(_NODES.c.node_id == node_id).values(values)).rowcount == 1
 

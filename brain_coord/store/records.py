@@ -55,11 +55,37 @@ class NodeRecord:
     trusted: bool = False
     draining: bool = False
     """Taken out of service by the operator."""
+    slots_borne: int | None = None
+    """Jobs at once that it bore when it was seen to collapse under more; `None` when it never was."""
 
     @property
     def banned(self) -> bool:
         """Whether the operator has banned it."""
         return self.banned_reason is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TabRecord:
+    """What is remembered of a browser tab between its sessions, and over restarts."""
+
+    tab_id: str
+    first_seen_s: float
+    last_seen_s: float
+    banned_reason: str | None = None
+    """Why the operator banned it; `None` when it is not banned."""
+    strikes: int = 0
+    """How often an answer of it did not stand its check."""
+    strike_reason: str | None = None
+    aside_until_s: float = 0.0
+    """It gets no work before."""
+    units: int = 0
+    """Checked units of products."""
+    operations: float = 0.0
+    """Checked operations."""
+    tokens: int = 0
+    """Tokens of answers that it had a part in."""
+    refused: int = 0
+    """Answers that did not stand their check."""
 
 
 @dataclass(frozen=True, slots=True)

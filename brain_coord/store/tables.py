@@ -66,6 +66,24 @@ nodes = Table(
     Column("banned_reason", String),
     Column("trusted", Boolean, nullable=False),
     Column("draining", Boolean, nullable=False),
+    Column("slots_borne", Integer),
+)
+
+tabs = Table(
+    "tabs",
+    metadata,
+    Column("tab_id", String, primary_key=True),
+    Column("first_seen_s", Double, nullable=False),
+    Column("last_seen_s", Double, nullable=False),
+    Column("banned_reason", String),
+    Column("strikes", Integer, nullable=False),
+    Column("strike_reason", String),
+    Column("aside_until_s", Double, nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Column("operations", Double, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Index("tabs_by_time", "last_seen_s"),
 )
 
 node_benchmarks = Table(

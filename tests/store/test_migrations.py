@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -12,6 +13,7 @@ from sqlalchemy import text
 from brain_coord.store.database import open_database
 from brain_coord.store.errors import StoreError
 from brain_coord.store.migrations import HEAD
+from brain_coord.store.nodes import list_nodes
 from brain_coord.store.schema import check, upgrade
 from brain_coord.store.tables import metadata
 
@@ -77,3 +79,24 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(database, monkeypatch):
     assert first.revision == "0001"
     assert check(database.readers) == "empty"
     assert upgrade(database.writer)
+
+
+def test_a_database_of_the_first_schema_is_brought_up_with_what_it_holds(database):
+    config = Config()
+    config.set_main_option("script_location", "brain_coord.store:migrations")
+    with database.writer.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(
+            text(
+                "INSERT INTO nodes (node_id, public_key, first_seen_s, last_seen_s, operator, trusted, draining)"
+                " VALUES (:id, :key, 1, 2, :no, :yes, :no)"
+            ),
+            {"id": "N-1", "key": b"k", "no": False, "yes": True},
+        )
+    assert check(database.readers) == "0001"
+    assert upgrade(database.writer)
+    assert check(database.readers) is None
+    with database.readers.connect() as connection:
+        (node,) = list_nodes(connection)
+    assert (node.node_id, node.trusted, node.slots_borne) == ("N-1", True, None)
