@@ -20,7 +20,17 @@ from brain_coord.routing.rejections import DEGRADED, NOT_BENCHMARKED, NOT_SERVED
 from brain_coord.routing.vocabulary import Liveness, ResourceClass
 from brain_node.contract.catalog import Catalog
 
-PATHS: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"})
+PATHS: Final = frozenset(
+    "/v1/" + name
+    for name in (
+        "chat/completions",
+        "completions",
+        "embeddings",
+        "responses",
+        "messages",
+        "messages/count_tokens",
+    )
+)
 """What engines may serve; one that has no such route, or not for this model, says so with a 404."""
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 EMBEDDINGS: Final = "/v1/embeddings"
+COUNT_TOKENS: Final = "/v1/messages/count_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,9 @@ class Prices:
     completion_usd_per_1m: float | None = None
 
     def cost_usd(self, path: str, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
-        """What a request costs; unknown while a price or a count that it needs is."""
+        """What a request costs; unknown while a price or a count that it needs is. To count tokens costs nothing."""
+        if path == COUNT_TOKENS:
+            return None if self == UNKNOWN else 0.0
         total = 0.0
         output = None if path == EMBEDDINGS else (self.completion_usd_per_1m, completion_tokens)
         for part in ((self.prompt_usd_per_1m, prompt_tokens), output):
@@ -28,3 +31,6 @@ class Prices:
                     return None
                 total += price * tokens
         return round(total / 1_000_000, 9)
+
+
+UNKNOWN: Final = Prices()

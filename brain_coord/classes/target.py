@@ -12,13 +12,20 @@ from brain_coord.routing.vocabulary import ResourceClass
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One attempt's work."""
+    """One attempt's work.
+
+    Attributes:
+        headers: of the client's, which an upstream of the same form wants to see.
+        query: of the client's address, likewise.
+    """
 
     job_id: str
     model: str
     path: str
     body: bytes
     deadline_s: float
+    headers: tuple[tuple[str, str], ...] = ()
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,6 @@ class Target(Protocol):
             result: one of the three words.
             tok_s: decode speed of a completed stream, if it gave one.
             first_output_ms: dispatch to first output of a completed stream.
-            total_ms: arrival of the request to the end of the answer.
+            total_ms: arrival of the request to the end of an answer that was generated.
             stream: a completed answer as the coordinator's clock saw it, for targets that rank by measured speed.
         """

@@ -3,10 +3,12 @@
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
+
+Auth = Literal["bearer", "x-api-key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class UpstreamSpec:
         offers: its models by the names that clients use, in the order of the file.
         routes: the API routes that it serves.
         slots: most requests that run on it at a time.
-        api_key: sent as a bearer token, never shown.
+        api_key: never shown.
+        auth: how it is sent: `bearer` as OpenAI's services want it, `x-api-key` as Anthropic's do.
         region: where it stands, as requests name regions.
         probe_s: how often it is asked for its models while idle; 0 for never.
         trust: for a private CA; `None` trusts what the system trusts.
@@ -48,6 +51,7 @@ class UpstreamSpec:
     routes: frozenset[str]
     slots: int = 64
     api_key: str | None = field(default=None, repr=False)
+    auth: Auth = "bearer"
     region: str | None = None
     probe_s: float = 30.0
     trust: ssl.SSLContext | None = field(default=None, repr=False, compare=False)

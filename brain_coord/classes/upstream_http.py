@@ -20,7 +20,13 @@ KEEP_ALIVE_S: Final = 4.0
 LARGE_BODY_BYTES: Final = 256 * 1024
 """Above this a body is written in pieces, so that no other stream waits for it."""
 
+ANTHROPIC_VERSION: Final = "2023-06-01"
+HTTP_PROXIES: Final = ("http://", "https://")
 USER_AGENT: Final = f"brain-coord/{__version__}"
+
+
+class UnsupportedProxy(aiohttp.ClientError):
+    """The environment names a proxy that does not speak HTTP, such as a SOCKS one. It is not gone around in silence."""
 
 
 def is_loopback(url: str) -> bool:
@@ -51,7 +57,7 @@ class Progress:
 
 
 class UpstreamHttp:
-    """The connections to all upstreams. Answers are not decompressed, redirects not followed, nothing is timed here."""
+    """The connections to all upstreams. Answers are not unpacked here, redirects not followed, nothing is timed here."""
 
     def __init__(self) -> None:
         trace = aiohttp.TraceConfig()
@@ -83,6 +89,9 @@ class UpstreamHttp:
     ) -> aiohttp.ClientResponse:
         """The answer's head. `fresh` uses a connection of its own. Raises `aiohttp.ClientError` and `OSError`."""
         more: dict[str, Any] = {} if spec.trust is None else {"ssl": spec.trust}
+        proxy = proxy_of(url)
+        if proxy is not None and not proxy.startswith(HTTP_PROXIES):
+            raise UnsupportedProxy
         session = self._fresh if fresh else self._pooled
         return await session.request(
             method,
@@ -90,7 +99,7 @@ class UpstreamHttp:
             data=io.BytesIO(body) if body is not None and len(body) > LARGE_BODY_BYTES else body,
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **_key(spec), **headers},
             allow_redirects=False,
-            proxy=proxy_of(url),
+            proxy=proxy,
             trace_request_ctx=progress or Progress(),
             **more,
         )
@@ -102,6 +111,8 @@ class UpstreamHttp:
 
 
 def _key(spec: UpstreamSpec) -> dict[str, str]:
+    if spec.auth == "x-api-key":  # its own requests, such as for the list of models, need a version too
+        return {"x-api-key": spec.api_key or "", "anthropic-version": ANTHROPIC_VERSION}
     return {} if spec.api_key is None else {"Authorization": f"Bearer {spec.api_key}"}
 
 

@@ -17,6 +17,7 @@ import orjson
 import structlog
 
 from brain_coord.classes.target import TargetFault
+from brain_coord.classes.unpack import Damaged, unpacker_of
 from brain_coord.classes.upstream import Upstream
 from brain_coord.classes.upstream_http import UpstreamHttp
 from brain_coord.classes.upstream_target import fault_of
@@ -126,11 +127,21 @@ async def probe(http: UpstreamHttp, upstream: Upstream) -> bool:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    parts, size = [], 0
-    while (piece := await response.content.readany()) and size <= LIST_BYTES:
-        parts.append(piece)
-        size += len(piece)
-    return b"".join(parts)
+    """The list, or nothing where it cannot be had."""
+    body = bytearray()
+    while (piece := await response.content.readany()) and len(body) <= LIST_BYTES:
+        body += piece
+    try:
+        unpack = unpacker_of(response.headers.get("Content-Encoding", ""))
+        if unpack is None:
+            return bytes(body)
+        unpack.feed(bytes(body))
+        body.clear()
+        while (piece := unpack.take()) and len(body) <= LIST_BYTES:
+            body += piece
+    except Damaged:
+        return b""
+    return bytes(body)
 
 
 def _names(body: bytes) -> frozenset[str] | None:

@@ -12,8 +12,9 @@ from brain_coord.classes.prices import Prices
 from brain_coord.classes.reply_name import ReplyName
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.unpack import Damaged, Unpacker, unpacker_of
 from brain_coord.classes.upstream import Offer, Upstream, UpstreamSpec
-from brain_coord.classes.upstream_http import Progress, UpstreamHttp
+from brain_coord.classes.upstream_http import Progress, UnsupportedProxy, UpstreamHttp
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -90,11 +91,12 @@ class UpstreamTarget:
     ) -> None:
         """Only the class learns from it: an upstream is known by its prices and its health."""
         del tok_s, first_output_ms, stream
-        if result == "completed" and total_ms is not None:
-            self._upstream.last_ok_at = monotonic()
-            self._samples.completed(total_ms)
-        else:
+        if result != "completed":
             self._samples.failed()
+            return
+        self._upstream.last_ok_at = monotonic()
+        if total_ms is not None:
+            self._samples.completed(total_ms)
 
 
 class UpstreamExchange:
@@ -103,14 +105,14 @@ class UpstreamExchange:
     def __init__(self, http: UpstreamHttp, upstream: Upstream, job: JobSpec, rename: ReplyName | None) -> None:
         self._upstream = upstream
         self._rename = rename
+        self._unpack: Unpacker | None = None
         self._progress = Progress()
         self._response: aiohttp.ClientResponse | None = None
         self._closed = False
         spec = upstream.spec
-        headers = {"Content-Type": "application/json", "Accept": "*/*", "X-Request-Id": job.job_id}
-        self._task = asyncio.get_running_loop().create_task(
-            _send(http, spec, spec.url_of(job.path), headers, job.body, self._progress)
-        )
+        headers = {"Content-Type": "application/json", "Accept": "*/*", "X-Request-Id": job.job_id, **dict(job.headers)}
+        url = spec.url_of(job.path) + (f"?{job.query}" if job.query else "")
+        self._task = asyncio.get_running_loop().create_task(_send(http, spec, url, headers, job.body, self._progress))
 
     async def connected(self) -> None:
         """Wait for the connection."""
@@ -128,25 +130,43 @@ class UpstreamExchange:
         headers = response.headers
         if 300 <= response.status < 400:
             raise TargetFault("redirected", "the upstream redirects; configure its final address", ran=False)
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise TargetFault("protocol", "the upstream compressed its answer although it was asked not to", ran=True)
+        try:
+            self._unpack = unpacker_of(headers.get("Content-Encoding", ""))
+        except Damaged as error:
+            raise TargetFault("protocol", f"the upstream compressed its answer unasked: {error}", ran=True) from None
         content_type = headers.get("Content-Type", "application/octet-stream")
         return ReplyHead(response.status, content_type, headers.get("Retry-After"))
 
     async def read(self) -> bytes | None:
         """The next bytes of the answer."""
-        assert self._response is not None
         while True:
-            try:
-                piece = await self._response.content.readany()
-            except (aiohttp.ClientError, OSError) as error:
-                raise TargetFault("connection_lost", "the upstream's connection broke off", ran=True) from error
+            piece = await self._plain() if self._unpack is None else await self._unpacked(self._unpack)
             if self._rename is None:
                 return piece or None
             if not piece:
                 return self._rename.end() or None
             if renamed := self._rename.feed(piece):
                 return renamed
+
+    async def _plain(self) -> bytes:
+        assert self._response is not None
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise TargetFault("connection_lost", "the upstream's connection broke off", ran=True) from error
+
+    async def _unpacked(self, unpack: Unpacker) -> bytes:
+        """The next bytes of an answer that was compressed unasked; nothing at its end."""
+        try:
+            while not (piece := unpack.take()):
+                came = await self._plain()
+                if not came:
+                    unpack.end()
+                    return b""
+                unpack.feed(came)
+        except Damaged as error:
+            raise TargetFault("protocol", f"the upstream's compressed answer is damaged: {error}", ran=True) from None
+        return piece
 
     async def close(self) -> None:
         """Hang up, which ends the work at the upstream; a connection whose answer was read to its end is kept."""
@@ -191,6 +211,10 @@ def fault_of(error: Exception, *, sent: bool) -> TargetFault:
     """
     if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
         return TargetFault("proxy", "the proxy to the upstream refused the connection", ran=False)
+    if isinstance(error, UnsupportedProxy):
+        return TargetFault(
+            "proxy", "the proxy set for the upstream is not an HTTP proxy; only those are used", ran=False
+        )
     if isinstance(error, aiohttp.ClientSSLError):
         return TargetFault("tls", "the upstream's certificate could not be verified", ran=False)
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -10,6 +10,7 @@ from brain_coord.classes.assembly import ClassSettings
 from brain_coord.classes.breaker import BreakerRules
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.upstream import Offer, UpstreamSpec
+from brain_coord.classes.upstream_http import HTTP_PROXIES, proxy_of
 from brain_coord.config.faults import ConfigError, Fault, Where, split
 from brain_coord.config.tables import KIB, MIB, Config, UpstreamTable
 from brain_coord.fleet.addresses import AddressLimits
@@ -84,6 +85,11 @@ class _Builder:
             self.fault(
                 (*where, "api_key_file" if table.api_key_file else "api_key_env"), "holds more than one line, or no key"
             )
+        if table.auth == "x-api-key" and key is None:
+            self.fault((*where, "auth"), "is x-api-key, but there is no key; set api_key_file or api_key_env")
+        proxy = proxy_of(table.url)
+        if proxy is not None and not proxy.startswith(HTTP_PROXIES):
+            self.warnings.append(f"the proxy for upstream {table.name} is not an HTTP proxy: nothing will reach it")
         return UpstreamSpec(
             name=table.name,
             base_url=table.url,
@@ -91,6 +97,7 @@ class _Builder:
             routes=frozenset(table.routes),
             slots=table.slots,
             api_key=key,
+            auth=table.auth,
             region=table.region,
             probe_s=table.probe_s,
             trust=self.trust((*where, "ca_file"), table.ca_file),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from brain_coord.classes.breaker import BreakerRules
+from brain_coord.classes.upstream import Auth
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.dialects import DIALECTS
@@ -279,6 +280,9 @@ class UpstreamTable(Table):
     url: str = Field(description="address without a key, as OpenAI clients take it; a bare host gets /v1")
     api_key_file: Path | None = Field(None, description="file that holds the API key")
     api_key_env: str | None = Field(None, description="environment variable that holds the API key")
+    auth: Auth = Field(
+        "bearer", description="how the key is sent: `bearer`, or `x-api-key` as Anthropic's API wants it"
+    )
     models: Annotated[dict[str, ModelEntry], BeforeValidator(_models), Field(min_length=1, max_length=1000)] = Field(
         description="names of its models, or a table from our names to its names"
     )

@@ -173,6 +173,8 @@ class _Try:
             path=request.dialect.path,
             body=request.body_for(self._target.model),
             deadline_s=self._remaining,
+            headers=request.forwarded,
+            query=request.query,
         )
         ticket = self._target.health.begin(self._started)
         if ticket is None:
@@ -305,7 +307,7 @@ class _Try:
         return attempt
 
 
-def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "") -> None:
+def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "", generated: bool = True) -> None:
     """Tell every target that was asked how its attempt counts; called once, when the outcome is known.
 
     A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody.
@@ -315,6 +317,7 @@ def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "")
         streamed: whether the client asked for a stream.
         completed: whether it got a whole answer.
         prompt: what tells this request's content from others; sent again and again it counts once.
+        generated: whether the answer was written token by token; what vectors and counts take says nothing of that.
     """
     poisoned = result.engine_errors >= MAX_ENGINE_ERRORS
     for target, attempt, ticket in result.asked:
@@ -327,11 +330,12 @@ def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "")
         if attempt.cause is None and completed and result.answer is not None and target is result.target:
             answer = result.answer
             first_ms = answer.clock.first_output_ms if streamed else None
+            total_ms = attempt.ended_ms if generated else None
             target.outcome(
                 "completed",
                 tok_s=answer.tok_s,
                 first_output_ms=first_ms,
-                total_ms=attempt.ended_ms,
+                total_ms=total_ms,
                 stream=answer.sample,
             )
         elif not attempt.blamed or (poisoned and _is_engine_error(attempt)):

@@ -156,7 +156,7 @@ class Decider:
             max_latency_ms=wishes.max_latency_ms,
             names_node_model=request.model in self.catalog,
         )
-        limit = request.max_output_tokens
+        limit = request.max_output_tokens if request.dialect.streams else 0
         query = Query(
             model=request.model,
             path=request.dialect.path,

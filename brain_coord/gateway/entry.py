@@ -105,10 +105,11 @@ class Gateway:
             idle_s=settings.body_idle_s,
             least_bytes_per_s=settings.body_bytes_per_s,
         )
+        query = scope["query_string"].decode("latin-1")
         if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
-            request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers)
+            request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
         else:
-            request = parse_request(request_id, dialect, raw, headers)
+            request = parse_request(request_id, dialect, raw, headers, query)
         generation = Generation(
             request,
             caller,

@@ -243,6 +243,7 @@ class Generation:
                 streamed=self._request.stream,
                 completed=self.record.outcome == "completed",
                 prompt=self._request.sha256,
+                generated=self._request.dialect.streams,
             )
         draft = self.record.draft(monotonic())
         await self._journal.record(draft)

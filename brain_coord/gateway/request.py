@@ -67,6 +67,8 @@ class ApiRequest:
         sha256: of the body as the client sent it, in hex.
         max_output_tokens: the limit that the client set, `None` without one.
         client_retry: whether the client says that it repeats a request which failed.
+        forwarded: headers of the client's for an upstream of the same form.
+        query: of the client's address, likewise.
     """
 
     request_id: str
@@ -79,6 +81,8 @@ class ApiRequest:
     sha256: str
     max_output_tokens: int | None = None
     client_retry: bool = False
+    forwarded: tuple[tuple[str, str], ...] = ()
+    query: str = ""
 
     def body_for(self, model: str) -> bytes:
         """What goes to a target that knows the model by this name."""
@@ -87,7 +91,9 @@ class ApiRequest:
         return rewrite(self.body, without=("model",), add=(b'"model":' + orjson.dumps(model),))
 
 
-def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str]) -> ApiRequest:
+def parse_request(
+    request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str], query: str = ""
+) -> ApiRequest:
     """The request in a body.
 
     Args:
@@ -95,6 +101,7 @@ def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mappin
         dialect: the form of its route.
         raw: the body as it came.
         headers: by lower-case name.
+        query: of the address.
 
     Raises:
         ApiError: 400, naming the field at fault.
@@ -125,6 +132,10 @@ def parse_request(request_id: str, dialect: Dialect, raw: bytes, headers: Mappin
         sha256=hashlib.sha256(raw).hexdigest(),
         max_output_tokens=_output_limit(body),
         client_retry=headers.get("x-stainless-retry-count", "0") != "0",
+        forwarded=tuple(
+            (name, value) for name, missing in dialect.forwards if (value := headers.get(name) or missing) is not None
+        ),
+        query=query if dialect.forwards else "",
     )
 
 

@@ -234,6 +234,10 @@ async def messages(
     await events(job, first, last, named=True, breaks=breaks, hangs=hangs)
 
 
+async def count_tokens(job: RawJob, _: Sequence[str], **__: bool) -> None:
+    await whole(job, {"input_tokens": 7})
+
+
 def _thirds(text: str) -> list[str]:
     return [text[:5], text[5:9], text[9:]]
 
@@ -244,4 +248,5 @@ FORMS = {
     "/v1/embeddings": embeddings,
     "/v1/responses": responses,
     "/v1/messages": messages,
+    "/v1/messages/count_tokens": count_tokens,
 }

@@ -63,6 +63,7 @@ ANTHROPIC = {
     "tools": CALLS,
     "tools_stream": CALLS,
     "image": "image/png, 70 bytes",
+    "count_tokens": [7, True],
     "bearer": TEXT,
     "cancelled_stream": "Hello from the ",
     "errors": {

@@ -115,4 +115,5 @@ REQUESTS: dict[str, dict[str, object]] = {
     "/v1/responses": {"input": "hello"},
     "/v1/messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3},
     "/v1/embeddings": {"input": "hello"},
+    "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "hello"}]},
 }

@@ -1,15 +1,18 @@
 """CLOUD_GPU by URL, EXTERNAL_MODEL and BROWSER_NETWORK through the true servers, with scripted upstreams."""
 
 import asyncio
+import gzip
 import json
 
 import pytest
+from aiohttp import web
 
 from tests.support.configured import Configured
 from tests.support.eventually import eventually
 from tests.support.fake_openai import FakeOpenAi, chat, cut, silence, status
 from tests.support.raw_node import RawNode
 
+MODELS = ("plain", "packed")
 SECRET = "UPSTREAM-TESTSECRET"
 PRICED = {"prompt_usd_per_1m": 1.0, "completion_usd_per_1m": 10.0, "quality": 0.5, "probe_s": 0}
 
@@ -292,11 +295,73 @@ async def test_a_fresh_connection_that_breaks_is_not_tried_again(coordinator):
 async def test_redirects_are_not_followed_and_compressed_answers_not_guessed_at(coordinator):
     async with FakeOpenAi("m", script=status(307, location="http://127.0.0.1:9/")) as server:
         coordinator.reload(server.toml("external", "moved", probe_s=0))
-        moved = await coordinator.chat("m")
-        server.script = status(200, Content_Encoding="gzip")
-        packed = await coordinator.chat("m")
-    assert moved.json()["brain"]["attempts"][0]["cause"] == "redirected"
-    assert packed.json()["brain"]["attempts"][0]["cause"] == "protocol"
+        causes = [(await coordinator.chat("m")).json()["brain"]["attempts"][0]["cause"]]
+        for encoding in ("br", "gzip"):  # one that is not known, and one that it is not
+            server.script = status(200, Content_Encoding=encoding)
+            causes.append((await coordinator.chat("m")).json()["brain"]["attempts"][0]["cause"])
+    assert causes == ["redirected", "protocol", "protocol"]
+
+
+async def test_an_answer_that_was_compressed_unasked_reaches_the_client_as_it_was(coordinator):
+    async with FakeOpenAi("plain") as plain, FakeOpenAi("packed") as server:
+        server.packs = True
+        coordinator.reload(plain.toml("external", "plain", probe_s=0), server.toml("external", "packed", probe_s=0))
+        replies = [await coordinator.chat(model, stream=stream) for stream in (False, True) for model in MODELS]
+        server.script = status(400, "no such tool")
+        refused = await coordinator.chat("packed")
+    for asked, unasked in (replies[:2], replies[2:]):
+        assert (asked.status_code, unasked.status_code) == (200, 200)
+        assert "content-encoding" not in unasked.headers
+    assert replies[1].json()["choices"] == replies[0].json()["choices"]
+    assert text_of(replies[3].text) == text_of(replies[2].text) == "far away text "
+    ids = [replies[1].json()["brain"]["receipt"], brain_of(replies[3].text)["receipt"]]
+    assert [(await coordinator.receipt(each))["tokens"]["completion_billed"] for each in ids] == [3, 3]
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "no such tool")
+
+
+async def test_a_bomb_is_not_unpacked_further_than_an_answer_may_be_large(coordinator):
+    body = gzip.compress(b'{"choices": [{"message": {"content": "' + bytes(100 << 20) + b'"}}]}')
+    assert len(body) < 200_000
+
+    async def bomb(request, _):
+        return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+
+    async with FakeOpenAi("m", script=bomb) as server:
+        coordinator.reload(server.toml("external", "bomb", probe_s=0))
+        reply = await coordinator.chat("m")
+    assert reply.status_code == 502
+    assert reply.json()["brain"]["attempts"][0]["cause"] == "too_large"
+
+
+async def test_the_headers_and_the_query_of_anthropics_form_reach_an_upstream_that_speaks_it(coordinator):
+    async def count(request, _):
+        asked.append((request.path_qs, dict(request.headers)))
+        return web.json_response({"input_tokens": 9})
+
+    asked: list[tuple[str, dict[str, str]]] = []
+    body = {"model": "claude", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}]}
+    async with FakeOpenAi("claude", script=count) as server:
+        coordinator.reload(
+            server.toml("external", "far", auth="x-api-key", api_key_env="FAR_KEY", prompt_usd_per_1m=3.0, probe_s=0)
+        )
+        async with coordinator.http() as http:
+            headers = {"anthropic-version": "2024-01-01", "anthropic-beta": "a,b", "x-secret": "s"}
+            reply = await http.post("/v1/messages/count_tokens?beta=true", json=body, headers=headers)
+            await http.post("/v1/messages/count_tokens", json=body)
+            await http.post("/v1/embeddings?beta=true", json={"model": "claude", "input": "x"}, headers=headers)
+    assert reply.json()["input_tokens"] == 9
+    receipt = await coordinator.receipt(reply.json()["brain"]["receipt"])
+    assert (receipt["price"]["amount_usd"], receipt["tokens"]["completion_billed"]) == (0.0, None)
+    (first, sent), (second, default), (third, other) = asked
+    assert (first, second, third) == (
+        "/v1/messages/count_tokens?beta=true",
+        "/v1/messages/count_tokens",
+        "/v1/embeddings",
+    )
+    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2024-01-01", "a,b")
+    assert (sent["x-api-key"], sent.get("Authorization"), sent.get("x-secret")) == (SECRET, None, None)
+    assert (default["anthropic-version"], default.get("anthropic-beta")) == ("2023-06-01", None)
+    assert "anthropic-beta" not in other
 
 
 async def test_more_requests_than_slots_wait_their_turn(coordinator):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from brain_coord.gateway.dialects import CHAT, DIALECTS, EMBEDDINGS, MESSAGES
+from brain_coord.gateway.dialects import CHAT, COUNT_TOKENS, DIALECTS, EMBEDDINGS, MESSAGES
 from brain_coord.gateway.errors import ApiError
 from brain_coord.gateway.request import LARGE_BYTES, OWN_FIELDS, parse_request
 from brain_coord.routing.vocabulary import Mode, Privacy
@@ -36,7 +36,7 @@ def test_only_forms_that_tell_usage_on_demand_are_asked_for_it(path):
     request = parsed(body, DIALECTS[path])
     asked = path in ("/v1/chat/completions", "/v1/completions")
     assert json.loads(request.body) == {**body, **({"stream_options": {"include_usage": True}} if asked else {})}
-    assert request.stream is (path != EMBEDDINGS.path)
+    assert request.stream is (path not in (EMBEDDINGS.path, COUNT_TOKENS.path))
     assert request.client_usage is not asked
 
 

@@ -38,6 +38,8 @@ class FakeEngine:
     models: list[str] = field(default_factory=lambda: ["served-name"])
     api_key: str | None = None
     port: int = 0
+    packs: bool = False
+    """Compresses its answers, whatever the caller accepts."""
     requests: list[Seen] = field(default_factory=list)
     running: int = 0
     hung_up: int = 0
@@ -45,6 +47,7 @@ class FakeEngine:
 
     async def __aenter__(self) -> "FakeEngine":
         app = web.Application(client_max_size=256 * 1024 * 1024)
+        app.on_response_prepare.append(self._pack)
         app.router.add_get("/v1/models", self._list)
         app.router.add_post("/v1/{path:.*}", self._job)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0)
@@ -60,6 +63,10 @@ class FakeEngine:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    async def _pack(self, _: web.Request, response: web.StreamResponse) -> None:
+        if self.packs:
+            response.enable_compression(web.ContentCoding.gzip)
 
     async def _list(self, request: web.Request) -> web.Response:
         if self.api_key and request.headers.get("Authorization") != f"Bearer {self.api_key}":

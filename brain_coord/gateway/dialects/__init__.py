@@ -1,18 +1,19 @@
 """One small table per API form: which events are real output, where the usage stands, how the end and an error look."""
 
 from brain_coord.gateway.dialects.base import Dialect, EventKind, Seen, Usage
-from brain_coord.gateway.dialects.messages import MESSAGES
+from brain_coord.gateway.dialects.messages import COUNT_TOKENS, MESSAGES
 from brain_coord.gateway.dialects.openai import CHAT, COMPLETIONS, EMBEDDINGS
 from brain_coord.gateway.dialects.responses import RESPONSES
 
 DIALECTS: dict[str, Dialect] = {
-    dialect.path: dialect for dialect in (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES)
+    dialect.path: dialect for dialect in (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES, COUNT_TOKENS)
 }
 """By route."""
 
 __all__ = [
     "CHAT",
     "COMPLETIONS",
+    "COUNT_TOKENS",
     "DIALECTS",
     "EMBEDDINGS",
     "MESSAGES",

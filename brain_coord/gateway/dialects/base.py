@@ -49,12 +49,20 @@ QUIET: Final = Seen(EventKind.QUIET)
 NOT_JSON: Final = Seen(EventKind.ERROR, error="the engine sent an event that is not a JSON object")
 
 
+Forwards = tuple[tuple[str, str | None], ...]
+"""Names of headers, each with what stands in for it where the client sends none."""
+
+
 class Dialect(Protocol):
     """One API form."""
 
     @property
     def path(self) -> str:
         """The route, the same at the engine."""
+
+    @property
+    def about(self) -> str:
+        """What the route does, in one sentence."""
 
     @property
     def streams(self) -> bool:
@@ -67,6 +75,10 @@ class Dialect(Protocol):
     @property
     def id_headers(self) -> tuple[bytes, ...]:
         """Headers in which the form's clients look for the request's id."""
+
+    @property
+    def forwards(self) -> Forwards:
+        """The client's headers that go on to an upstream, with what stands in for one that is missing; then its query too."""
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise `ApiError` for what no engine could answer, or what this API does not do."""

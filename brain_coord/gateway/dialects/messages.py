@@ -1,4 +1,4 @@
-"""Anthropic's Messages: typed events with a name, errors in a shape of their own."""
+"""Anthropic's Messages and their token count: typed events with a name, errors in a shape of their own."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,9 +6,12 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
 from brain_coord.gateway.dialects.openai import check_messages
 from brain_coord.gateway.errors import ApiError
+
+VERSION: Final = "2023-06-01"
+"""What Anthropic's API takes a request for that names no version; servers of this form insist on one."""
 
 _ERROR_TYPES: Final = {
     401: "authentication_error",
@@ -19,6 +22,7 @@ _ERROR_TYPES: Final = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+_FORWARDS: Final = (("anthropic-version", VERSION), ("anthropic-beta", None))
 _TEXTS: Final = ("text", "thinking", "partial_json", "name", "data")
 
 
@@ -42,9 +46,11 @@ class Messages:
     """`/v1/messages`."""
 
     path: str = "/v1/messages"
+    about: str = "Anthropic's messages: one request, streamed or whole."
     streams: bool = True
     asks_usage: bool = False
     id_headers: tuple[bytes, ...] = (b"x-request-id", b"request-id")
+    forwards: Forwards = _FORWARDS
 
     def check(self, body: dict[str, Any]) -> None:
         """At least one message."""
@@ -106,4 +112,23 @@ class Messages:
         return body.get("type") == "error" and isinstance(error, dict) and isinstance(error.get("message"), str)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounting(Messages):
+    """`/v1/messages/count_tokens`: what the engine's own tokenizer makes of a request. Nothing is generated."""
+
+    path: str = "/v1/messages/count_tokens"
+    about: str = "How many tokens a request for messages would have, by the tokenizer of what would serve it."
+    streams: bool = False
+
+    def usage_of(self, body: dict[str, Any]) -> Usage | None:
+        """To count costs nothing."""
+        del body
+        return None
+
+    def text_bytes_of(self, body: dict[str, Any]) -> int:
+        """The number is the answer; one without it counts as empty."""
+        return len(str(number)) if (number := count(body.get("input_tokens"))) is not None else 0
+
+
 MESSAGES: Final = Messages()
+COUNT_TOKENS: Final = TokenCounting()

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
 from brain_coord.gateway.errors import ApiError, fault
 
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
@@ -64,13 +64,16 @@ class OpenAI:
     """A form with OpenAI's errors.
 
     Attributes:
+        about: what the route does.
         required: the member without which no engine could answer.
     """
 
     path: str
+    about: str
     required: str
     streams: bool = True
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
+    forwards: Forwards = ()
 
     @property
     def asks_usage(self) -> bool:
@@ -158,6 +161,8 @@ def _has_tool_call(choice: dict[str, Any]) -> bool:
     return isinstance(delta, dict) and bool(_calls(delta))
 
 
-CHAT: Final = OpenAI("/v1/chat/completions", "messages")
-COMPLETIONS: Final = OpenAI("/v1/completions", "prompt")
-EMBEDDINGS: Final = OpenAI("/v1/embeddings", "input", streams=False)
+CHAT: Final = OpenAI("/v1/chat/completions", "A chat's next message: one request, streamed or whole.", "messages")
+COMPLETIONS: Final = OpenAI("/v1/completions", "The text after a prompt: one request, streamed or whole.", "prompt")
+EMBEDDINGS: Final = OpenAI(
+    "/v1/embeddings", "Vectors of texts, where something serves such a model.", "input", streams=False
+)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
 from brain_coord.gateway.dialects.openai import CHAT
 from brain_coord.gateway.errors import ApiError, fault
 
@@ -36,9 +36,11 @@ class Responses:
     """`/v1/responses`."""
 
     path: str = "/v1/responses"
+    about: str = "OpenAI's responses: one request, streamed or whole; none is stored."
     streams: bool = True
     asks_usage: bool = False
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
+    forwards: Forwards = ()
 
     def check(self, body: dict[str, Any]) -> None:
         """Every request stands alone: its answer may come from another engine than the one before."""

@@ -40,9 +40,7 @@ class Group:
 
 def groups_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
     """The operations by their first tag, in the order in which they were declared; the generating routes come first."""
-    generating = tuple(
-        Operation("POST", path, "Generate: one request, streamed or whole.", (), True) for path in DIALECTS
-    )
+    generating = tuple(Operation("POST", path, dialect.about, (), True) for path, dialect in DIALECTS.items())
     groups: dict[str, list[Operation]] = {}
     for path, methods in document.get("paths", {}).items():
         for method in _METHODS:

@@ -65,6 +65,12 @@ def image():
 
 
 @check
+def count_tokens():
+    answer = client.messages.count_tokens(model=MODEL, messages=[{"role": "user", "content": "hello"}], tools=TOOLS)
+    return [answer.input_tokens, "receipt" in answer.model_extra["brain"]]
+
+
+@check
 def bearer():
     other = anthropic.Anthropic(base_url=BASE_URL.removesuffix("/v1"), auth_token=KEY, api_key=None, max_retries=0)
     return other.messages.create(**ask("hello")).content[0].text

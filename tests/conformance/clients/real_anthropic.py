@@ -16,5 +16,7 @@ try:
     refused = None
 except anthropic.BadRequestError as error:
     refused = error.body["error"]["message"]
+counted = client.messages.count_tokens(model=MODEL, messages=ask["messages"]).input_tokens
+assert counted == whole.usage.input_tokens, (counted, whole.usage)
 seen = [[each.content[0].text, each.usage.output_tokens, each.stop_reason] for each in (whole, streamed)]
 json.dump([*seen, refused], sys.stdout)
