@@ -17,6 +17,7 @@ from brain_coord.classes.assembly import Classes
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
+from brain_coord.gateway.bodies import BodyBudget
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.guard import ConnectionBounds, bounded
@@ -99,6 +100,7 @@ class Coordinator:
             journal=receipts,
             settings=settings.gateway,
             meters=KeyMeters(settings.plans),
+            bodies=BodyBudget(settings.gateway.bodies_bytes),
         )
         gate = NodeGate(
             registry=registry,
@@ -198,8 +200,7 @@ class Coordinator:
             if self.gateway.serves(path):
                 await self.gateway({**scope, "path": path}, receive, send)
             else:
-                limit_bytes = self.settings.gateway.body_bytes
-                await self.quiet({**scope, "path": path}, bounded(receive, limit_bytes), send)
+                await self._quiet({**scope, "path": path}, receive, send)
         elif kind == "websocket":
             if path == LINK_PATH:
                 await self.gate.link(scope, receive, send)
@@ -210,6 +211,13 @@ class Coordinator:
             else:
                 await refuse(receive, send, 404, f"there is no websocket at {path}")
 
+    async def _quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
+        lease = self.gateway.bodies.lease()
+        try:
+            await self.quiet(scope, bounded(receive, self.settings.gateway.body_bytes, lease), send)
+        finally:
+            lease.release()
+
     def reconfigure(self, wanted: Settings) -> list[str]:
         """Take new settings without touching what runs; returns those that need a restart, and stay as they are."""
         settings, kept = restart_needed(self.settings, wanted)
@@ -217,6 +225,7 @@ class Coordinator:
         gateway = self.gateway
         self.classes.configure(settings.classes)
         gateway.settings = settings.gateway
+        gateway.bodies.limit_bytes = settings.gateway.bodies_bytes
         gateway.meters.plans = settings.plans
         gateway.decider = replace(
             gateway.decider, community_first=settings.community_first, wait_s=settings.gateway.queue_s

@@ -207,6 +207,7 @@ def settings_of(
             queue_s=config.queue.wait_s,
             keepalive_s=config.streams.keepalive_s,
             body_bytes=limits.body_mib * MIB,
+            bodies_bytes=limits.bodies_mib * MIB,
             body_idle_s=limits.body_idle_s,
             body_bytes_per_s=limits.body_kib_per_s * KIB,
             cors_origins=server.cors_origins,

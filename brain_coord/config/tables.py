@@ -160,6 +160,12 @@ class LimitsTable(Table):
     """`[limits]`: what a request may cost before it is admitted."""
 
     body_mib: int = Field(_GATEWAY.body_bytes // MIB, ge=1, le=1024, description="largest request body")
+    bodies_mib: int = Field(
+        _GATEWAY.bodies_bytes // MIB,
+        ge=1,
+        le=1_000_000,
+        description="for all bodies above 64 KiB that are held at a time",
+    )
     body_idle_s: Seconds = Field(_GATEWAY.body_idle_s, description="the most between two pieces of a body")
     body_kib_per_s: float = Field(
         _GATEWAY.body_bytes_per_s / KIB, gt=0, le=1_000_000, description="what a body must keep up after that"
@@ -169,6 +175,12 @@ class LimitsTable(Table):
     headers: int = Field(_BOUNDS.headers, ge=16, le=1000, description="most headers")
     head_s: Seconds = Field(_BOUNDS.head_s, description="the most that a head may take")
     idle_s: Seconds = Field(_BOUNDS.idle_s, description="how long a connection may be idle")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "LimitsTable":
+        if self.bodies_mib < self.body_mib:
+            raise ValueError("bodies_mib is less than body_mib, so that the largest body could never come")
+        return self
 
 
 class Deadlines(Table):

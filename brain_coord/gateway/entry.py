@@ -9,6 +9,7 @@ from time import monotonic
 import structlog
 
 from brain_coord.gateway.auth import Caller, KeyBook, authenticate
+from brain_coord.gateway.bodies import BodyBudget, BodyLease
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import DIALECTS, Dialect
 from brain_coord.gateway.errors import ApiError, fault
@@ -16,7 +17,7 @@ from brain_coord.gateway.generation import GatewaySettings, Generation, Interrup
 from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, TaggedSend
-from brain_coord.gateway.request import LARGE_BYTES, parse_request
+from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
 from brain_coord.observe.finished import FinishedRequest
@@ -34,6 +35,7 @@ class Gateway:
     journal: Journal
     settings: GatewaySettings
     meters: KeyMeters = field(default_factory=KeyMeters)
+    bodies: BodyBudget = field(default_factory=BodyBudget)
     draining: bool = False
     running: set[Generation] = field(default_factory=set)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,24 +81,26 @@ class Gateway:
         """Check the key and its limits before anything of the body is read."""
         headers = headers_of(scope)
         caller = await authenticate(self.keys, headers)
-        permit = self.meters.admit(caller, monotonic())
+        began = monotonic()
+        permit = self.meters.admit(caller, began)
         send.headers = permit.headers
+        lease = self.bodies.lease()
         try:
-            await self._generate(dialect, request_id, caller, headers, scope, receive, send)
+            request = await self._read(dialect, request_id, headers, scope, receive, lease)
+            await self._generate(request, caller, began, scope, receive, send)
         finally:
+            lease.release()
             permit.release()
 
-    async def _generate(
+    async def _read(
         self,
         dialect: Dialect,
         request_id: str,
-        caller: Caller,
         headers: dict[str, str],
         scope: Scope,
         receive: Receive,
-        send: Send,
-    ) -> None:
-        began = monotonic()
+        lease: BodyLease,
+    ) -> ApiRequest:
         settings = self.settings
         raw = await read_body(
             receive,
@@ -104,12 +108,17 @@ class Gateway:
             limit_bytes=settings.body_bytes,
             idle_s=settings.body_idle_s,
             least_bytes_per_s=settings.body_bytes_per_s,
+            lease=lease,
         )
         query = scope["query_string"].decode("latin-1")
         if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
-            request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
-        else:
-            request = parse_request(request_id, dialect, raw, headers, query)
+            return await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
+        return parse_request(request_id, dialect, raw, headers, query)
+
+    async def _generate(
+        self, request: ApiRequest, caller: Caller, began: float, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        settings, request_id = self.settings, request.request_id
         generation = Generation(
             request,
             caller,

@@ -60,6 +60,10 @@ CODES: dict[str, tuple[int, str]] = {
     "target_failed": (502, "Every target that could be tried failed before the first output."),
     "no_capacity": (503, "Nothing can serve the request right now; the message says why for each node."),
     "draining": (503, "The coordinator is shutting down; try again shortly."),
+    "bodies_full": (
+        503,
+        "Large requests use up the memory set aside for bodies; see Retry-After. Small ones go through.",
+    ),
     "too_many_connections": (503, "The coordinator has as many open connections as it allows; see Retry-After."),
     "store_unavailable": (503, "The request could not be recorded, and the operator chose to refuse in that case."),
     "deadline": (504, "The request's deadline passed before an answer."),

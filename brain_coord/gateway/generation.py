@@ -39,6 +39,7 @@ class GatewaySettings:
     queue_s: float = 10.0
     keepalive_s: float = 20.0
     body_bytes: int = 32 * 1024 * 1024
+    bodies_bytes: int = 512 * 1024 * 1024
     body_idle_s: float = 30.0
     body_bytes_per_s: float = 8 * 1024
     cors_origins: tuple[str, ...] = ()

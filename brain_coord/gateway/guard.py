@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from brain_coord.gateway.bodies import BodyLease
 from brain_coord.gateway.connection import ClientConnection
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Event, Receive
@@ -54,8 +55,8 @@ class ConnectionBounds:
         return True
 
 
-def bounded(receive: Receive, limit_bytes: int) -> Receive:
-    """An ASGI `receive` that ends a request whose body grows past the limit; for routes that read it whole."""
+def bounded(receive: Receive, limit_bytes: int, lease: BodyLease) -> Receive:
+    """An ASGI `receive` that ends a request whose body grows past the limits; for routes that read it whole."""
     size = 0
 
     async def within() -> Event:
@@ -64,6 +65,7 @@ def bounded(receive: Receive, limit_bytes: int) -> Receive:
         size += len(event.get("body", b""))
         if size > limit_bytes:
             raise fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
+        lease.grow(size)
         return event
 
     return within

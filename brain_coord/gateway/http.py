@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any, Final
 
+from brain_coord.gateway.bodies import BodyLease
 from brain_coord.gateway.errors import ApiError, fault
 
 Scope = MutableMapping[str, Any]
@@ -28,7 +29,13 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(
-    receive: Receive, headers: dict[str, str], *, limit_bytes: int, idle_s: float, least_bytes_per_s: float = 8 * 1024
+    receive: Receive,
+    headers: dict[str, str],
+    *,
+    limit_bytes: int,
+    idle_s: float,
+    least_bytes_per_s: float = 8 * 1024,
+    lease: BodyLease | None = None,
 ) -> bytes:
     """The request's body.
 
@@ -38,17 +45,21 @@ async def read_body(
         limit_bytes: largest body.
         idle_s: the most between two pieces of it.
         least_bytes_per_s: what it must keep up after `idle_s`; a client that trickles holds its place for no longer.
+        lease: of the memory for bodies, where nobody else counts it.
 
     Raises:
-        ApiError: 413, 415 or 408.
+        ApiError: 413, 415, 408, or 503 while there is no memory for it.
         ClientGone: it left.
     """
     if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
         raise fault("unsupported_encoding", f"a body in {headers['content-encoding'][:40]} is not read; send it plain")
     too_large = fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit_bytes:
-        raise too_large
+    if length.isdigit():
+        if int(length) > limit_bytes:
+            raise too_large
+        if lease is not None:
+            lease.check(int(length))
     parts: list[bytes] = []
     size = 0
     more = True
@@ -65,6 +76,8 @@ async def read_body(
         size += len(part)
         if size > limit_bytes:
             raise too_large
+        if lease is not None:
+            lease.grow(size)
         if part:
             parts.append(part)
         more = event.get("more_body", False)

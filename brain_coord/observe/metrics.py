@@ -54,6 +54,7 @@ class Sources:
     Attributes:
         running: requests under way, the waiting ones included.
         waiting: requests in the queue.
+        bodies: bytes of large request bodies that are held.
         receipts: `state` (ok, spooling, refusing), `spooled` and `since_s` of the receipt store.
         models: model ids of the catalog.
     """
@@ -61,6 +62,7 @@ class Sources:
     registry: Registry
     running: Callable[[], int]
     waiting: Callable[[], int]
+    bodies: Callable[[], int]
     receipts: Callable[[], Mapping[str, Any]]
     models: frozenset[str]
     version: str
@@ -276,6 +278,9 @@ class _Live(Collector):
         waiting = sources.waiting()
         yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)
         yield _one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
+        yield _one(
+            "brain_request_bodies_bytes", "Bytes of request bodies above 64 KiB that are held.", sources.bodies()
+        )
         yield from self._receipts()
 
     def _receipts(self) -> Iterator[Metric]:

@@ -52,6 +52,7 @@ class Watch:
             registry=registry,
             running=lambda: len(gateway.running),
             waiting=lambda: len(gateway.waiting),
+            bodies=lambda: gateway.bodies.held_bytes,
             receipts=self.receipts.health,
             models=frozenset(model.id for model in gateway.decider.catalog),
             version=__version__,

@@ -28,7 +28,9 @@ PACKAGING = Path("packaging")
 @pytest.fixture
 def metrics() -> Metrics:
     health = {"state": "ok", "since_s": None, "spooled": 0}
-    return Metrics(Sources(Registry(15.0), lambda: 3, lambda: 1, lambda: health, frozenset({"brain/mock"}), "1.2.3"))
+    return Metrics(
+        Sources(Registry(15.0), lambda: 3, lambda: 1, lambda: 0, lambda: health, frozenset({"brain/mock"}), "1.2.3")
+    )
 
 
 def exposed(metrics: Metrics) -> str:
@@ -100,7 +102,7 @@ def test_the_fleet_is_counted_by_state_and_model(metrics: Metrics):
 
 def test_receipts_that_do_not_reach_the_database_are_behind():
     health = {"state": "spooling", "since_s": 0.0, "spooled": 12}
-    metrics = Metrics(Sources(Registry(15.0), lambda: 0, lambda: 0, lambda: health, frozenset(), "1"))
+    metrics = Metrics(Sources(Registry(15.0), lambda: 0, lambda: 0, lambda: 0, lambda: health, frozenset(), "1"))
     assert value(metrics, "brain_receipts_lag_seconds") > 1e9
     assert value(metrics, "brain_receipts_spooled") == 12
     assert value(metrics, "brain_receipts_state", state="spooling") == 1
