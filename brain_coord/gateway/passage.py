@@ -12,9 +12,13 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.dialects import Dialect, EventKind
 from brain_coord.gateway.engine_fault import EngineFault
+from brain_coord.gateway.mould import Mould, Run
 
 EVENT_BYTES: Final = 8 * 1024 * 1024
 """Largest single event of a stream."""
+
+MOULDS: Final = 4
+"""How often a stream may show another form of its plain events; one that always does is read event by event."""
 
 HELD_BYTES: Final = 1024 * 1024
 """Most that is held back, before the first output and after the last; an event that is larger may stand alone."""
@@ -45,6 +49,8 @@ class Passage:
         self._ready: list[bytes] = []
         self._done = False
         self._fault: EngineFault | None = None
+        self._mould: Mould | None = None
+        self._moulds_left = 0 if dialect.plain_text is None else MOULDS
         self.committed = False
 
     def feed(self, chunk: bytes, now: float) -> bytes:
@@ -56,18 +62,46 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
+        was_committed, at = self.committed, 0
         try:
-            events = self._splitter.feed(chunk)
+            if self._splitter.at_rest and b"\r" not in chunk:
+                at = self._take_whole(chunk, now)
+                events = self._splitter.feed(chunk[at:]) if at < len(chunk) and self._fault is None else ()
+            else:
+                events = self._splitter.feed(chunk)
         except sse.EventTooLarge as error:
             raise TargetFault("protocol", str(error), ran=True) from None
-        was_committed = self.committed
         for event in events:
             self._take(event, now)
             if self._fault is not None:
-                if not was_committed:
-                    raise self._fault  # nothing of it has gone out, so another target may still answer
                 break
+        if self._fault is not None and not was_committed:
+            raise self._fault  # nothing of it has gone out, so another target may still answer
         return self._out()
+
+    def _take_whole(self, chunk: bytes, now: float) -> int:
+        """Take the whole events at the start of what came between two events; returns where the last one ends."""
+        at, size, together = 0, len(chunk), True
+        while at < size and self._fault is None:
+            mould = self._mould
+            if mould is not None:
+                run = mould.run(chunk, at) if together else mould.one(chunk, at)
+                if run is not None:
+                    self._take_alike(chunk, at, run, now)
+                    at = run.end
+                    continue
+                together = False
+            end = chunk.find(b"\n\n", at) + 2
+            if end < 2:
+                break
+            self._take(chunk[at:end], now)
+            at = end
+        return at
+
+    def _take_alike(self, chunk: bytes, at: int, run: Run, now: float) -> None:
+        self._answer.clock.outputs(now, run.events, run.text_bytes)
+        self._release()
+        self._ready.append(chunk if at == 0 and run.end == len(chunk) else chunk[at : run.end])
 
     def end(self, now: float) -> tuple[bytes, Tail]:
         """The engine has ended its stream: what still goes out, and the end that waits for the receipt.
@@ -100,6 +134,9 @@ class Passage:
             self._answer.clock.output(now, seen.text_bytes)
             self._release()
             self._ready.append(event)
+            if self._moulds_left and seen.usage is None and self._dialect.plain_text is not None:
+                self._moulds_left -= 1
+                self._mould = Mould.of(event, self._dialect.plain_text, seen.text_bytes)
         elif kind is EventKind.FINISH:
             if seen.text_bytes or not self.committed:
                 self._answer.clock.output(now, seen.text_bytes)

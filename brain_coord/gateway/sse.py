@@ -33,6 +33,11 @@ class EventSplitter:
         self._searched = 0
         self._limit = limit_bytes
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether no begun event is kept."""
+        return not self._rest
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that `chunk` completed.
 

@@ -37,6 +37,12 @@ class StreamClock:
         self.output_events += 1
         self.text_bytes += text_bytes
 
+    def outputs(self, now: float, events: int, text_bytes: int) -> None:
+        """Several output events after the first arrived together."""
+        self.last_output = now
+        self.output_events += events
+        self.text_bytes += text_bytes
+
     @property
     def first_output_ms(self) -> float | None:
         """Dispatch to first output in ms, `None` if there was none."""

@@ -1,5 +1,6 @@
 """What the gateway has to know of an API form, and nothing more: it translates none of them."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, Protocol
@@ -79,6 +80,10 @@ class Dialect(Protocol):
     @property
     def forwards(self) -> Forwards:
         """The client's headers that go on to an upstream, with what stands in for one that is missing; then its query too."""
+
+    @property
+    def plain_text(self) -> re.Pattern[bytes] | None:
+        """What stands before the text of an event that holds nothing else, up to its opening quote."""
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise `ApiError` for what no engine could answer, or what this API does not do."""

@@ -1,5 +1,6 @@
 """OpenAI's forms with `choices`, chat and legacy completions; and embeddings, which share their errors."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
 from brain_coord.gateway.errors import ApiError, fault
 
+_PLAIN_TEXT: Final = re.compile(rb'"(?:delta"\s*:\s*\{\s*"content|text)"\s*:\s*"')
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _DONE: Final = Seen(EventKind.DONE)
 
@@ -79,6 +81,11 @@ class OpenAI:
     def asks_usage(self) -> bool:
         """Streams tell it only when asked."""
         return self.streams
+
+    @property
+    def plain_text(self) -> re.Pattern[bytes] | None:
+        """`content` of a chat's delta, or `text` of a completion."""
+        return _PLAIN_TEXT if self.streams else None
 
     def check(self, body: dict[str, Any]) -> None:
         """The member without which no engine could answer."""

@@ -42,6 +42,10 @@ class Responses:
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
     forwards: Forwards = ()
 
+    @property
+    def plain_text(self) -> None:
+        """Its events differ in more than their text."""
+
     def check(self, body: dict[str, Any]) -> None:
         """Every request stands alone: its answer may come from another engine than the one before."""
         for name in ("previous_response_id", "conversation"):

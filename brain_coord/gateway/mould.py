@@ -1,0 +1,79 @@
+"""Events of a stream that differ in nothing but their text: a burst of them is judged at once, by comparing bytes.
+
+Nearly every event of a stream is the one before it with another piece of text. Once such an event was read as JSON, what
+stands before its text and behind it is known; whatever has the same bytes around a JSON string has the same meaning.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import orjson
+
+from brain_coord.gateway.dialects.base import text_length
+
+_NOT_PLAIN: Final = re.compile(rb"[\\\x00-\x1f\x80-\xff]")
+"""What has to be read as JSON to know how long the text is, or whether it is one."""
+
+
+class Run(NamedTuple):
+    """Events that stand one behind the other."""
+
+    end: int
+    events: int
+    text_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mould:
+    """One form of an event: its bytes before the text, with the opening quote, and behind it, with the blank line."""
+
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, event: bytes, before_text: re.Pattern[bytes], text_bytes: int) -> "Mould | None":
+        """The form of an event that was read as output.
+
+        Args:
+            event: with the blank line that ends it.
+            before_text: where its only text should stand.
+            text_bytes: how much text was found in it. `None` comes back where that is not the text at that place alone.
+        """
+        places = list(before_text.finditer(event))
+        if len(places) != 1 or not event.endswith(b"\n\n"):
+            return None
+        start = places[0].end()
+        end = event.index(b'"', start)
+        if end - start != text_bytes or _NOT_PLAIN.search(event, start, end):
+            return None
+        return cls(event[:start], event[end:])
+
+    def run(self, data: bytes, at: int) -> Run | None:
+        """All events of this form from `at` up to the last one; `None` where something else stands among them."""
+        return self._run(data, at, data.rfind(self.tail, at))
+
+    def one(self, data: bytes, at: int) -> Run | None:
+        """The event at `at`, if it has this form."""
+        return self._run(data, at, data.find(self.tail, at))
+
+    def _run(self, data: bytes, at: int, end: int) -> Run | None:
+        if end < 0 or not data.startswith(self.head, at):
+            return None
+        texts = data[at + len(self.head) : end].split(self.tail + self.head)
+        size = _size(texts)
+        return Run(end + len(self.tail), len(texts), size) if size else None
+
+
+def _size(texts: list[bytes]) -> int:
+    """Bytes of text in the insides of JSON strings; 0 if one of them is empty, or the inside of no string."""
+    joined = b"".join(texts)
+    if b'"' in joined or b"" in texts:
+        return 0
+    if not _NOT_PLAIN.search(joined):
+        return len(joined)
+    try:
+        values = orjson.loads(b'["%b"]' % b'","'.join(texts))
+    except orjson.JSONDecodeError:
+        return 0
+    return sum(map(text_length, values)) if len(values) == len(texts) else 0
