@@ -9,6 +9,7 @@ from typing import Protocol
 from brain_coord.classes.backend import Prospect, Query
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import ResourceClass
@@ -45,6 +46,7 @@ class BrowserClass:
         self.samples = ClassSamples()
         self.compute = ClassSamples()
         self.work: BrowserWork | None = None
+        self._nobody: Bounded[tuple[ClassState, str], Prospect] = Bounded()
 
     def models(self) -> list[str]:
         """What can be chatted with now."""
@@ -68,6 +70,10 @@ class BrowserClass:
         )
         shortage = None if available else f"BROWSER_NETWORK: {self.work.shortage(query)}"
         waits = decision is not None and decision.worth_waiting
+        if shortage is not None and not waits:
+            return self._nobody.get((state, shortage)) or self._nobody.keep(
+                (state, shortage), Prospect(state, shortage=shortage)
+            )
         return Prospect(
             state, decision if available else None, wait_s=query.wait_s if waits else 0.0, shortage=shortage
         )

@@ -1,11 +1,11 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Final
 
 from brain_coord.classes.backend import PASSED_OVER_SHOWN, Prospect, Query
-from brain_coord.classes.health import HealthBook, PassedOver
+from brain_coord.classes.health import HealthBook, PassedOver, TargetHealth
 from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
 from brain_coord.classes.samples import ClassSamples
@@ -13,6 +13,7 @@ from brain_coord.classes.target import Target
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeState
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.node_router import decide_node
@@ -55,6 +56,8 @@ class NodeClass:
         self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
         self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
         self._returning = Returning(monotonic())
+        self._prospects: Bounded[tuple[object, ...], Prospect] = Bounded()
+        self._states: Bounded[tuple[object, ...], ClassState] = Bounded()
         registry.on_change.append(self._on_change)
 
     def _on_change(self, change: StateChange) -> None:
@@ -71,30 +74,59 @@ class NodeClass:
         troubled = [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
         out = {health.name: ready for health in troubled if (ready := health.out_until(now)) is not None}
         decision = self._decide(query, out)
+        if troubled or decision is None or not (decision.ranked or decision.considered == 0):
+            return self._prospect(query, decision, troubled, out, now)
+        # What nothing but these speaks of is the same answer as before, with every sentence that was made of it.
+        key = (id(decision), query.path, self._cost(decision, query), *self.samples.estimates)
+        found = self._prospects.get(key)
+        return found or self._prospects.keep(key, self._prospect(query, decision, troubled, out, now))
+
+    def _prospect(
+        self,
+        query: Query,
+        decision: NodeDecision | AutoNodeDecision | None,
+        troubled: Sequence[TargetHealth],
+        out: dict[str, float],
+        now: float,
+    ) -> Prospect:
         known = query.model in self._needs
         supported = query.path in PATHS and (known or query.model == AUTO_MODEL)
         if self._operator and known:
             # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
             supported = supported and self._routable.index(out).serving(query.model) > 0
         remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
-        samples = self.samples
-        state = ClassState(
-            resource_class=self.resource_class,
-            supported=supported,
-            available=decision is not None and bool(decision.ranked),
-            cost_usd=self._cost(decision, query),
-            latency_ms=samples.latency_ms,
-            reliability=samples.reliability,
-            quality=None,
-            confidence=samples.confidence,
-            mock=known and self._needs[query.model].mock,
-        )
         return Prospect(
-            state,
+            self._state(
+                supported,
+                decision is not None and bool(decision.ranked),
+                self._cost(decision, query),
+                known and self._needs[query.model].mock,
+            ),
             decision,
             wait_s=0.0 if decision is None else self._wait_s(decision, query, out, now),
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
+
+    def _state(self, supported: bool, available: bool, cost_usd: float | None, mock: bool) -> ClassState:
+        """The class as the class router sees it; the same object where it is an equal one."""
+        estimates = self.samples.estimates
+        key = (supported, available, cost_usd, mock, *estimates)
+        found = self._states.get(key)
+        if found is None:
+            latency_ms, reliability, confidence = estimates
+            found = ClassState(
+                self.resource_class,
+                supported,
+                available,
+                cost_usd,
+                latency_ms,
+                reliability,
+                quality=None,
+                confidence=confidence,
+                mock=mock,
+            )
+            self._states.keep(key, found)
+        return found
 
     def _is_ours(self, node_id: str) -> bool:
         node = self._registry.get(node_id)

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
-from brain_coord.fleet.snapshot import node_state
+from brain_coord.fleet.snapshot import SeenStates
 from brain_coord.routing.auto_router import AutoNodeDecision
-from brain_coord.routing.index import NodeIndex
+from brain_coord.routing.bounded import Bounded
+from brain_coord.routing.index import SMALL, NodeIndex
 from brain_coord.routing.inputs import ModelNeed, NodeRequest, NodeState
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import Liveness
@@ -31,6 +32,8 @@ class RoutableNodes:
         self._index = NodeIndex(models)
         self._marked: set[Node] = set(registry.nodes.values())
         self._held: frozenset[str] = frozenset()
+        self._states: dict[str, SeenStates] = {}
+        self._decisions: Bounded[tuple[object, ...], NodeDecision] = Bounded()
         registry.on_touch.append(self._marked.add)
 
     def index(self, held: Iterable[str] | None = None) -> NodeIndex:
@@ -55,16 +58,25 @@ class RoutableNodes:
         if node.operator is self._operator:
             self._index.put(self._state(node))
         elif node.node_id in self._index:
+            self._states.pop(node.node_id, None)
             self._index.remove(node.node_id)
 
     def _state(self, node: Node) -> NodeState:
-        state = node_state(node)
+        seen = self._states.get(node.node_id)
+        if seen is None:
+            seen = self._states[node.node_id] = SeenStates()
+        state = seen.of(node)
         held = node.node_id in self._held and state.state in (Liveness.ONLINE, Liveness.BUSY)
         return replace(state, state=Liveness.DEGRADED) if held else state
 
     def decide(self, request: NodeRequest, model_id: str, held: Iterable[str] | None = None) -> NodeDecision:
-        """The node for a request that names its model."""
-        return self.index(held).decide(request, model_id)
+        """The node for a request that names its model; the same decision as before where nothing has changed since."""
+        index = self.index(held)
+        if request.node is not None or len(index) > SMALL:
+            return index.decide(request, model_id)
+        # By identity: a node in a state that it was in before is the same object, kept alive by the decision about it.
+        key = (request, model_id, *map(id, index.states()))
+        return self._decisions.get(key) or self._decisions.keep(key, index.decide(request, model_id))
 
     def decide_auto(self, request: NodeRequest, held: Iterable[str] | None = None) -> AutoNodeDecision:
         """The node and the model for a request that leaves both open."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.skips import Ask
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
 from brain_coord.routing.rejections import rejection_bits, rejection_words
 from brain_coord.routing.vocabulary import Basis, Liveness
@@ -32,6 +33,37 @@ def node_state(node: Node) -> NodeState:
         region=offer.region,
         ask_usd_per_1m=offer.ask_usd_per_1m,
     )
+
+
+class SeenStates:
+    """The states that one node was in lately: it takes a job and ends it, and is where it was before."""
+
+    __slots__ = ("_offer", "_refused", "_report", "_seen")
+
+    def __init__(self) -> None:
+        self._offer: object = None
+        self._report: object = None
+        self._refused: object = None
+        self._seen: Bounded[tuple[object, ...], NodeState] = Bounded()
+
+    def of(self, node: Node) -> NodeState:
+        """As `node_state`; the same object where it is an equal one."""
+        reported, measured = node.reported, node.measured
+        offer, report, refused = reported.offer, reported.report, reported.refused
+        if offer is not self._offer or report is not self._report or refused is not self._refused:
+            self._offer, self._report, self._refused = offer, report, refused
+            self._seen.clear()
+        key = (
+            node.active,
+            node.state,
+            node.waiting,
+            node.reliability,
+            measured.rtt.rtt_ms,
+            measured.best_tok_s,
+            measured.basis,
+            *measured.credited.items(),
+        )
+        return self._seen.get(key) or self._seen.keep(key, node_state(node))
 
 
 def unfit_for(state: NodeState, ask: Ask, needs: Mapping[str, ModelNeed]) -> str | None:

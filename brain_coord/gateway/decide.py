@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from brain_coord.classes.backend import ClassBackend, Prospect, Query
@@ -12,13 +12,14 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.routing.auto_router import AutoNodeDecision
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.class_decision import ClassDecision, ClassRow
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.dry_run import Routing
 from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, NodeRequest
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
-from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
+from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, ResourceClass
 from brain_node.contract.catalog import Catalog
 
 OUTPUT_TOKENS: Final = 512
@@ -126,6 +127,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """What many requests ask alike, and what the class router made of it lately."""
+
+    class_request: ClassRequest
+    node_request: NodeRequest
+    mode: Mode
+    decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=Bounded)
+
+
+@dataclass(frozen=True, slots=True)
 class Decider:
     """The routers over the live classes.
 
@@ -140,6 +151,7 @@ class Decider:
     catalog: Catalog
     community_first: CommunityFirst
     wait_s: float = 10.0
+    _asked: Bounded[tuple[object, ...], "_Asked"] = field(init=False, default_factory=Bounded, compare=False)
 
     def decide(self, request: ApiRequest, caller: Caller) -> Decision:
         """Both decisions, now.
@@ -147,35 +159,26 @@ class Decider:
         Raises:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
-        wishes = request.wishes
-        class_request = ClassRequest(
-            mode=wishes.mode,
-            privacy=wishes.privacy,
-            plan=caller.plan,
-            max_cost_usd=wishes.max_cost_usd,
-            max_latency_ms=wishes.max_latency_ms,
-            names_node_model=request.model in self.catalog,
-        )
+        asked = self._asking(request, caller)
         limit = request.max_output_tokens if request.dialect.streams else 0
         query = Query(
             model=request.model,
             path=request.dialect.path,
-            node_request=NodeRequest(
-                region=wishes.region,
-                require_region=wishes.require_region,
-                max_ask_usd_per_1m=wishes.max_ask_usd_per_1m,
-                node=wishes.node,
-            ),
-            mode=resolve_mode(class_request, self.community_first),
+            node_request=asked.node_request,
+            mode=asked.mode,
             prompt_tokens=_prompt_bytes(request.body) // BYTES_PER_TOKEN + 1,
             output_tokens=OUTPUT_TOKENS if limit is None else limit,
             wait_s=self.wait_s,
         )
         prospects = {backend.resource_class: backend.prospect(query) for backend in self.backends}
         states = [prospect.state for prospect in prospects.values()]
-        if not any(state.supported for state in states):
-            raise self._unknown(request)
-        decision = decide_class(class_request, states, self.community_first)
+        key = tuple(map(id, states))  # a class that stands where it stood is the same object, kept by the decision
+        decision = asked.decisions.get(key)
+        if decision is None:
+            if not any(state.supported for state in states):
+                raise self._unknown(request)
+            decision = decide_class(asked.class_request, states, self.community_first)
+            asked.decisions.keep(key, decision)
         if decision.privacy_conflict:
             raise fault(
                 "privacy_conflict",
@@ -185,6 +188,29 @@ class Decider:
                 brain={"decision": {"class": decision.to_dict()}},
             )
         return Decision(query, decision, prospects)
+
+    def _asking(self, request: ApiRequest, caller: Caller) -> "_Asked":
+        wishes = request.wishes
+        key = (request.model, wishes, caller.plan)
+        asked = self._asked.get(key)
+        if asked is None:
+            class_request = ClassRequest(
+                mode=wishes.mode,
+                privacy=wishes.privacy,
+                plan=caller.plan,
+                max_cost_usd=wishes.max_cost_usd,
+                max_latency_ms=wishes.max_latency_ms,
+                names_node_model=request.model in self.catalog,
+            )
+            node_request = NodeRequest(
+                region=wishes.region,
+                require_region=wishes.require_region,
+                max_ask_usd_per_1m=wishes.max_ask_usd_per_1m,
+                node=wishes.node,
+            )
+            mode = resolve_mode(class_request, self.community_first)
+            asked = self._asked.keep(key, _Asked(class_request, node_request, mode))
+        return asked
 
     def targets(self, decision: Decision) -> Iterator[Target]:
         """Every target in ranked order, class by class."""

@@ -11,7 +11,11 @@ from brain_coord.gateway.decide import Decision
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens
-from brain_coord.routing.record import routing_record
+from brain_coord.receipts.canonical import Written
+from brain_coord.routing.auto_router import AutoNodeDecision
+from brain_coord.routing.class_decision import ClassDecision
+from brain_coord.routing.node_decision import NodeDecision
+from brain_coord.routing.record import class_record, node_record
 
 
 class Journal(Protocol):
@@ -66,7 +70,7 @@ class Record:
             prompt_billed=None if answer is None else answer.usage.prompt,
             completion_billed=None if completion is None else completion.tokens,
         )
-        routing = routing_record(decision.routing(None if target is None else target.resource_class))
+        routing = decision.routing(None if target is None else target.resource_class)
         return ReceiptDraft(
             receipt_id=self.receipt_id,
             request_id=request.request_id,
@@ -81,8 +85,8 @@ class Record:
             streamed=request.stream,
             request_sha256=request.sha256,
             response_sha256=answer.sha256 if answer is not None and answer.delivered_bytes else None,
-            class_decision=routing["class"],
-            node_decision=routing["node"],
+            class_decision=_class_record(decision.class_decision),
+            node_decision=None if routing.node_decision is None else _node_record(routing.node_decision),
             attempts=[attempt.to_dict() for attempt in result.attempts],
             resource_class=None if target is None else str(target.resource_class),
             node_id=None if target is None else target.node_id,
@@ -124,6 +128,20 @@ class Record:
                 "total_ms": round((now - self.began) * 1000, 3),
             },
         }
+
+
+def _class_record(decision: ClassDecision) -> Written:
+    record: Written | None = decision.kept.get("record")
+    if record is None:
+        record = decision.kept["record"] = Written(class_record(decision))
+    return record
+
+
+def _node_record(decision: NodeDecision | AutoNodeDecision) -> Written:
+    record: Written | None = decision.kept.get("record")
+    if record is None:
+        record = decision.kept["record"] = Written(node_record(decision))
+    return record
 
 
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}

@@ -31,6 +31,22 @@ class CanonicalError(ValueError):
     """A value has no canonical JSON form: a key that is no text, an integer beyond 2^53, text that is not Unicode."""
 
 
+class Written(dict[str, Any]):
+    """A JSON object that stands in many receipts: its canonical form is worked out once. Not to be changed."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        super().__init__(members)
+        self._bytes: bytes | None = None
+
+    def fragment(self) -> orjson.Fragment:
+        """The canonical form as a piece of a larger one."""
+        if self._bytes is None:
+            self._bytes = canonical(dict(self))
+        return orjson.Fragment(self._bytes)
+
+
 def canonical(value: Any) -> bytes:
     """The canonical JSON of a value; NaN and infinities are unknown, so they become null.
 
@@ -91,4 +107,5 @@ _WALK: dict[type, Callable[[Any], Any]] = {
     dict: _object,
     list: _array,
     tuple: _array,
+    Written: Written.fragment,
 }

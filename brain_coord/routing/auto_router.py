@@ -59,6 +59,11 @@ class AutoNodeDecision:
     nearest: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
     @once
+    def kept(self) -> dict[str, Any]:
+        """A place for what others work out of this decision alone; it lives as long as the decision does."""
+        return {}
+
+    @once
     def chosen(self) -> NodeDecision | None:
         """The node decision of the model that was chosen."""
         model = self.model

@@ -60,6 +60,11 @@ class ClassDecision:
     community_first: bool
 
     @once
+    def kept(self) -> dict[str, Any]:
+        """A place for what others work out of this decision alone; it lives as long as the decision does."""
+        return {}
+
+    @once
     def privacy(self) -> Privacy:
         """The level that held."""
         return privacy_of(self.request)

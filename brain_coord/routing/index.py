@@ -42,36 +42,61 @@ class NodeIndex:
     def __init__(self, models: Sequence[ModelNeed], *, small: int = SMALL) -> None:
         self._models = {model.model_id: model for model in models}
         self._small = small
+        self._states: dict[str, NodeState] = {}
+        self._unwritten: dict[str, None] = {}
         self._table = NodeTable()
         self._groups = {model.model_id: ModelGroup(model, self._table) for model in models}
         self._real = [self._groups[model.model_id] for model in models if not model.mock]
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._states)
 
     def __contains__(self, node_id: object) -> bool:
-        return node_id in self._table.rows
+        return node_id in self._states
 
     def states(self) -> Iterator[NodeState]:
         """Every node."""
-        return map(self._table.state, self._table.rows.values())
+        return iter(self._states.values())
 
     def state(self, node_id: str) -> NodeState | None:
         """One node as it was last put."""
-        row = self._table.rows.get(node_id)
-        return None if row is None else self._table.state(row)
+        return self._states.get(node_id)
 
     def serving(self, model_id: str) -> int:
         """How many nodes serve a model, connected or not."""
-        return self._groups[model_id].serving if model_id in self._groups else 0
+        if not self._states or model_id not in self._groups:
+            return 0
+        self._write()
+        return self._groups[model_id].serving
 
     def offered(self) -> list[str]:
         """The models that nodes which are not offline serve, in catalog order."""
+        self._write()
         here = (self._table.bits & OFFLINE) == 0
         return [model_id for model_id, group in self._groups.items() if (group.serves & here).any()]
 
     def put(self, state: NodeState) -> None:
-        """A node is new, or has changed in any way."""
+        """A node is new, or has changed in any way. Its columns follow when they are looked at: a small fleet needs none."""
+        if self._states.get(state.node_id) is not state:
+            self._states[state.node_id] = state
+            self._unwritten[state.node_id] = None
+
+    def remove(self, node_id: str) -> None:
+        """A node is not known any more."""
+        del self._states[node_id]
+        self._unwritten[node_id] = None
+
+    def _write(self) -> None:
+        """Bring the columns up to date."""
+        for node_id in self._unwritten:
+            state = self._states.get(node_id)
+            if state is not None:
+                self._put(state)
+            elif node_id in self._table.rows:
+                self._remove(node_id)
+        self._unwritten.clear()
+
+    def _put(self, state: NodeState) -> None:
         table, groups = self._table, self._groups
         row = table.rows.get(state.node_id)
         before = frozenset() if row is None else table.state(row).serves
@@ -88,8 +113,7 @@ class NodeIndex:
                 if model_id in groups:
                     groups[model_id].leave(row)
 
-    def remove(self, node_id: str) -> None:
-        """A node is not known any more."""
+    def _remove(self, node_id: str) -> None:
         served = self._table.state(self._table.rows[node_id]).serves
         row = self._table.remove(node_id)
         for model_id in served:
@@ -105,8 +129,9 @@ class NodeIndex:
             KeyError: the model is not one of those the index was made for.
         """
         need, group = self._models[model_id], self._groups[model_id]
-        if request.node is not None or len(self._table) <= self._small:
+        if request.node is not None or len(self._states) <= self._small:
             return decide_node(request, need, self._candidates(request))
+        self._write()
         return self._decide(request, group, self._field(group, request), self._table.order, RANKED_LISTED)
 
     def _decide(self, request: NodeRequest, group: ModelGroup, field: Field, order: Ints, listed: int) -> NodeDecision:
@@ -159,8 +184,9 @@ class NodeIndex:
 
     def decide_auto(self, request: NodeRequest) -> AutoNodeDecision:
         """As `decide_auto_node` over all nodes."""
-        if request.node is not None or len(self._table) <= self._small:
+        if request.node is not None or len(self._states) <= self._small:
             return decide_auto_node(request, list(self._models.values()), self._candidates(request))
+        self._write()
         fields = [self._field(group, request) for group in self._real]
         pairs = self._pairs(request, fields)
         if not pairs:

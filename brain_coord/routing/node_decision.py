@@ -145,6 +145,11 @@ class NodeDecision:
     rejected: tuple[Rejected, ...]
     unlisted: Unlisted = ALL_LISTED
 
+    @once
+    def kept(self) -> dict[str, Any]:
+        """A place for what others work out of this decision alone; it lives as long as the decision does."""
+        return {}
+
     @property
     def selected(self) -> str | None:
         """Id of the node that takes the request."""

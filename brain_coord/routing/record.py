@@ -22,15 +22,19 @@ NODES_KEPT: Final = 5
 def routing_record(routing: Routing, keep: int = NODES_KEPT) -> dict[str, Any]:
     """What a receipt keeps: JSON values that `replay` understands."""
     chosen, node = routing.class_decision, routing.node_decision
-    record: dict[str, Any] = {"class": None if chosen is None else _class_record(chosen)}
-    if isinstance(node, AutoNodeDecision):
-        record["node"] = _auto_record(node, keep)
-    else:
-        record["node"] = None if node is None else _node_record(node, keep)
-    return record
+    return {
+        "class": None if chosen is None else class_record(chosen),
+        "node": None if node is None else node_record(node, keep),
+    }
 
 
-def _class_record(decision: ClassDecision) -> dict[str, Any]:
+def node_record(decision: NodeDecision | AutoNodeDecision, keep: int = NODES_KEPT) -> dict[str, Any]:
+    """The part of the node router."""
+    return _auto_record(decision, keep) if isinstance(decision, AutoNodeDecision) else _node_record(decision, keep)
+
+
+def class_record(decision: ClassDecision) -> dict[str, Any]:
+    """The part of the class router."""
     states = (row.state for row in decision.rows)
     return {
         "snapshot": class_snapshot(decision.request, decision.policy, states),

@@ -5,7 +5,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.classes.samples import SAMPLES, ClassSamples
+from brain_coord.classes.samples import SAMPLES, STEP, ClassSamples
 
 
 def test_without_samples_everything_is_unknown():
@@ -19,7 +19,7 @@ def test_a_failure_says_nothing_about_time():
     assert (samples.latency_ms, samples.reliability, samples.confidence) == (None, 0.0, 1)
 
 
-@given(st.lists(st.none() | st.floats(0, 1e6, allow_nan=False), max_size=450))
+@given(st.lists(st.none() | st.floats(0, 1e6, allow_nan=False), max_size=SAMPLES))
 def test_the_last_requests_count_whenever_they_are_looked_at(ends):
     samples, outcomes, times = ClassSamples(), [], []
     for number, end in enumerate(ends):
@@ -34,3 +34,18 @@ def test_the_last_requests_count_whenever_they_are_looked_at(ends):
             recent = outcomes[-SAMPLES:]
             assert samples.reliability == round(sum(recent) / len(recent), 6)
             assert samples.latency_ms == (round(median(times[-SAMPLES:]), 3) if times else None)
+
+
+def test_a_full_window_moves_by_steps_and_with_every_failure():
+    samples = ClassSamples()
+    for _ in range(SAMPLES):
+        samples.completed(100.0)
+    before = samples.estimates
+    for _ in range(STEP - 1):
+        samples.completed(300.0)
+    assert samples.estimates == before
+    samples.failed()
+    assert samples.reliability == round(1 - 1 / SAMPLES, 6)
+    for _ in range(SAMPLES):
+        samples.completed(300.0)
+    assert samples.latency_ms == 300.0

@@ -52,7 +52,7 @@ def test_an_event_without_text_or_whose_text_is_no_string_is_not_sure():
 def test_a_form_is_only_learned_where_the_text_is_the_only_one():
     two = b'data: {"choices":[{"index":0,"delta":{"content":"ab"}},{"index":1,"delta":{"content":"cd"}}]}\n\n'
     assert mould_of(two, 4) is None
-    assert mould_of(chat("ab", **{"delta": {"content": "ab", "refusal": "cd"}}), 4) is None
+    assert mould_of(chat("ab", delta={"content": "ab", "refusal": "cd"}), 4) is None
     assert mould_of(chat("a\n"), 2) is None
 
 
