@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -14,6 +14,7 @@ from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.browser.network import BrowserNetwork
 from brain_coord.browser.tab_row import tab_rows
 from brain_coord.classes.assembly import Classes
+from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
@@ -45,10 +46,14 @@ from brain_node.contract.catalog import Catalog, load_catalog
 from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import Limits
 
+if TYPE_CHECKING:
+    from brain_coord.cluster.replica import Replica
+
 log = structlog.get_logger("brain.coordinator")
 
 LINK_PATH = "/node/v1/link"
 SLOT_PATH = "/node/v1/slot"
+CLUSTER_PREFIX = "/cluster/v1/"
 
 
 @dataclass(slots=True)
@@ -73,6 +78,7 @@ class Coordinator:
     browser: BrowserNetwork
     quiet: Any
     admin: AdminServer
+    cluster: "Replica | None" = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     @classmethod
@@ -120,8 +126,9 @@ class Coordinator:
         gateway.watch = opinions
         orders = Orders(registry)
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
-        quiet = quiet_app(ApiContext(gateway, registry, receipts, lag, __version__))
-        desk = NodeDesk(store, registry, scores, orders, gate.addresses)
+        api = ApiContext(gateway, registry, receipts, lag, __version__)
+        quiet = quiet_app(api)
+        desk = NodeDesk(store, registry, scores, orders, gate.addresses, fleet.know)
         watch = Watch(
             gateway=gateway,
             registry=registry,
@@ -178,6 +185,10 @@ class Coordinator:
             admin,
         )
         await fleet.load()
+        if settings.cluster is not None:
+            self.cluster = self._join(settings.cluster, desk)
+            api.cluster = watch.cluster = self.cluster.health
+        admin.operations["status"] = self._status
         registry.on_capacity.append(waiting.capacity)
         registry.on_offer.append(benchmarks.check)
         registry.on_event.append(scores.event)
@@ -189,6 +200,43 @@ class Coordinator:
         self._run(canaries.run(), opinions.run(), orders.tell_skips())
         return self
 
+    def _join(self, settings: ClusterSettings, desk: NodeDesk) -> "Replica":
+        """Be one of several coordinators. What that needs is imported by those alone who are."""
+        from brain_coord.cluster.replica import Replica
+
+        gateway, gate = self.gateway, self.gate
+        replica = Replica(
+            settings,
+            settings.name or str(self.store.chain),
+            self.registry,
+            self.scores,
+            gateway.meters,
+            gate,
+            self.settings.gateway.body_bytes,
+            gateway.bodies,
+            desk.sync,
+        )
+        gateway.shared = replica.meters
+        for nodes in self.classes.nodes:
+            nodes.elsewhere = replica.target
+        desk.on_decided.append(replica.decided)
+        self._run(replica.run())
+        return replica
+
+    async def _status(self, _: dict[str, Any]) -> dict[str, Any]:
+        """The coordinator in short, for its operator."""
+        health, nodes = self.store.health, list(self.registry.nodes.values())
+        return {
+            "version": __version__,
+            "chain": self.store.chain,
+            "leaving": self.gateway.leaving or self.gateway.draining,
+            "running": len(self.gateway.running),
+            "waiting": len(self.gateway.waiting),
+            "nodes": {"connected": sum(node.connected for node in nodes), "known": len(nodes)},
+            "receipts": {"state": health.state, "reason": health.reason, "spooled": health.spooled},
+            "cluster": None if self.cluster is None else self.cluster.status(),
+        }
+
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
         self._tasks += [asyncio.create_task(loop) for loop in loops]
 
@@ -199,6 +247,8 @@ class Coordinator:
         if kind == "http":
             if self.gateway.serves(path):
                 await self.gateway({**scope, "path": path}, receive, send)
+            elif self.cluster is not None and path.startswith(CLUSTER_PREFIX):
+                await self.cluster.serve_http(path, scope, receive, send)
             else:
                 await self._quiet({**scope, "path": path}, receive, send)
         elif kind == "websocket":
@@ -206,6 +256,8 @@ class Coordinator:
                 await self.gate.link(scope, receive, send)
             elif path == SLOT_PATH:
                 await self.gate.slot(scope, receive, send)
+            elif self.cluster is not None and path.startswith(CLUSTER_PREFIX):
+                await self.cluster.serve_socket(path, scope, receive, send)
             elif self.browser.gate.serves(path):
                 await self.browser.gate(path, scope, receive, send)
             else:
@@ -240,9 +292,15 @@ class Coordinator:
 
     async def drain(self) -> None:
         """Refuse new requests, let streams end within the limit, end the rest cleanly, then let the nodes go."""
-        self.watch.close()
         limit_s = self.settings.drain_s
-        await asyncio.gather(self.gateway.drain(limit_s), self.browser.drain(limit_s))
+        if self.cluster is not None:
+            self.gateway.leaving = True
+            await self.cluster.leave()
+        self.watch.close()
+        drains = [self.gateway.drain(limit_s), self.browser.drain(limit_s)]
+        if self.cluster is not None:
+            drains.append(self.cluster.drain(limit_s))
+        await asyncio.gather(*drains)
         await self.browser.close_all()
         await self.gate.close_all()
 
@@ -256,6 +314,8 @@ class Coordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.classes.close()
+        if self.cluster is not None:
+            await self.cluster.close()
         await self.scores.flush()
         await self.store.close()
 

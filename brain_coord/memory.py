@@ -92,14 +92,15 @@ class StoredFleet:
     async def load(self) -> None:
         """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
         for record in await self.store.list_nodes():
-            self._add(record)
+            self.know(record)
         self.registry.vouch()
         for benchmark in await self.store.load_benchmarks():
             if (node := self.registry.get(benchmark.node_id)) is not None:
                 self.registry.benchmarked(node, benchmark)
         await self.scores.recall_all(list(self.registry))
 
-    def _add(self, record: NodeRecord) -> Node:
+    def know(self, record: NodeRecord) -> Node:
+        """The node of a record, made known if it is new here."""
         self._regions[record.node_id] = record.region
         return self.registry.add(_node_of(record))
 
@@ -117,6 +118,8 @@ class StoredFleet:
 
     async def _admit(self, hello: Hello) -> Node | Refused:
         node = self.registry.get(hello.node_id)
+        if node is None and (record := await self.store.get_node(hello.node_id)) is not None:
+            node = self.know(record)  # it joined another coordinator that shares this store
         if node is not None and node.banned is not None:
             return Refused(code="banned", message=f"this node is banned: {node.banned}", retry=False)
         if node is not None:
@@ -154,7 +157,7 @@ class StoredFleet:
                 region=hello.offer.region,
             )
         )
-        node = self._add(record)
+        node = self.know(record)
         self.registry.belongs(node, operator=record.operator)
         if record.first_seen_s == now_s:
             self.scores.begins(node)

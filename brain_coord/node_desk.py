@@ -1,9 +1,11 @@
 """What the operator's commands do to nodes while a coordinator runs: show, ban, trust, drain, and who comes from where."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Final
+
+import structlog
 
 from brain_coord.admin import AdminError, Operation
 from brain_coord.fleet.addresses import AddressBook
@@ -12,7 +14,10 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.link.orders import Orders
 from brain_coord.store.errors import StoreUnavailable
+from brain_coord.store.records import NodeRecord
 from brain_coord.store.store import Store
+
+log = structlog.get_logger("brain.fleet")
 
 DEFAULT_BAN = "by the operator"
 
@@ -26,6 +31,10 @@ class NodeDesk:
     scores: ScoreKeeper
     orders: Orders
     addresses: AddressBook
+    know: Callable[[NodeRecord], Node]
+    """The node of a record, made known if it is new here."""
+    on_decided: list[Callable[[str], None]] = field(default_factory=list)
+    """Told the id of every node of which something was decided here."""
 
     def operations(self) -> dict[str, Operation]:
         """By their names on the administration socket."""
@@ -65,6 +74,7 @@ class NodeDesk:
             "way_back": state.way_back,
             "banned": node.banned,
             "draining": node.operator_drain,
+            "linked_at": None if node.elsewhere is None else node.elsewhere.replica,
         }
 
     async def show(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +85,7 @@ class NodeDesk:
             **self._view(node),
             "address": None if node.session is None else node.session.address,
             "first_seen_s": node.first_seen,
-            "score": self.scores.explanation(node),
+            "score": self.scores.explanation(node) or await self.scores.remembered(node),
             "health": {
                 "degraded": node.degraded,
                 "suspect": health.suspect,
@@ -100,32 +110,79 @@ class NodeDesk:
         """No more work, no more sessions, until it is lifted."""
         reason = str(request.get("reason") or DEFAULT_BAN)[:200]
         await self.store.set_ban(node.node_id, reason)
-        self.registry.set_state(node, "banned", banned=reason)
-        await self.orders.expel(node, reason)
+        await self._decided(node, banned=reason)
 
     async def unban(self, node: Node, _: dict[str, Any]) -> None:
         """It may join again; its score is what it was."""
         await self.store.set_ban(node.node_id, None)
-        self.registry.set_state(node, "no longer banned", banned=None)
+        await self._decided(node, banned=None)
 
     async def trust(self, node: Node, _: dict[str, Any]) -> None:
         """Its answers and token counts may stand for its model's. It is ranked like any other."""
         await self.store.set_trust(node.node_id, True)
-        self.registry.set_state(node, "trusted", trusted=True)
+        await self._decided(node, trusted=True)
 
     async def untrust(self, node: Node, _: dict[str, Any]) -> None:
         """As if it had never been trusted."""
         await self.store.set_trust(node.node_id, False)
-        self.registry.set_state(node, "no longer trusted", trusted=False)
+        await self._decided(node, trusted=False)
 
     async def drain(self, node: Node, _: dict[str, Any]) -> None:
         """No new jobs; running ones go on. Holds over restarts."""
         await self.store.set_drain(node.node_id, True)
-        self.registry.set_state(node, "drained by the operator", operator_drain=True)
-        await self.orders.drain(node)
+        await self._decided(node, operator_drain=True)
 
     async def undrain(self, node: Node, _: dict[str, Any]) -> None:
         """Jobs again, as soon as the node has linked anew."""
         await self.store.set_drain(node.node_id, False)
-        self.registry.set_state(node, "taken back into service", operator_drain=False)
-        self.orders.undrain(node)
+        await self._decided(node, operator_drain=False)
+
+    async def _decided(self, node: Node, **decision: Any) -> None:
+        await self.carry_out(node, **decision)
+        for told in self.on_decided:
+            told(node.node_id)
+
+    async def carry_out(self, node: Node, **decision: Any) -> None:
+        """Make what was decided true here: `banned`, `trusted` or `operator_drain`."""
+        (name, value), orders = next(iter(decision.items())), self.orders
+        self.registry.set_state(node, _REASONS[name, bool(value)], **decision)
+        if name == "banned" and value is not None:
+            await orders.expel(node, value)
+        elif name == "operator_drain" and value:
+            await orders.drain(node)
+        elif name == "operator_drain":
+            orders.undrain(node)
+
+    async def take_over(self, record: NodeRecord) -> None:
+        """Make true what was decided at another coordinator that shares the store."""
+        node = self.know(record)
+        if node.banned != record.banned_reason:
+            await self.carry_out(node, banned=record.banned_reason)
+        if node.trusted is not record.trusted:
+            await self.carry_out(node, trusted=record.trusted)
+        if node.operator_drain is not record.draining:
+            await self.carry_out(node, operator_drain=record.draining)
+
+    async def sync(self, node_id: str | None) -> None:
+        """Read from the store what was decided of one node, or of all, and carry it out."""
+        try:
+            if node_id is None:
+                records = await self.store.list_nodes()
+            else:
+                record = await self.store.get_node(node_id)
+                records = [] if record is None else [record]
+        except StoreUnavailable as error:
+            log.warning("decisions of operators not read", cause=str(error))
+            return
+        for record in records:
+            await self.take_over(record)
+
+
+_REASONS: Final = {
+    ("banned", True): "banned",
+    ("banned", False): "no longer banned",
+    ("trusted", True): "trusted",
+    ("trusted", False): "no longer trusted",
+    ("operator_drain", True): "drained by the operator",
+    ("operator_drain", False): "taken back into service",
+}

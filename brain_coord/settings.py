@@ -8,6 +8,7 @@ from typing import Final, Literal
 from platformdirs import user_data_path
 
 from brain_coord.classes.assembly import ClassSettings
+from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.generation import GatewaySettings
 from brain_coord.gateway.guard import ConnectionBounds
@@ -52,6 +53,7 @@ class Settings:
     bind_slots: bool = True
     tokenizers: Path | None = None
     store: StoreOptions = field(default_factory=StoreOptions)
+    cluster: ClusterSettings | None = None
     log_level: LogLevel = "info"
     log_json: bool | None = None
 
@@ -64,6 +66,7 @@ FIXED: Final = {
     "trusted_proxies": "[server] trusted_proxies",
     "store_url": "[store] url_file",
     "store": "[store]",
+    "cluster": "[cluster]",
     "catalog": "[routing] catalog",
     "heartbeat_s": "[join] heartbeat_s",
     "ping_s": "[join] ping_s",

@@ -209,6 +209,9 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
     for name in ("fullchain.pem", "privkey.pem", "private-ca.pem", "database-url", "rack-1.key", "catalog.toml"):
         taken = taken.replace(f'"{name}"', json.dumps(str(tmp_path / name)))
         (tmp_path / name).write_text("x")
+    for name, content in (("cluster-url", "redis://127.0.0.1/0"), ("cluster-secret", "s" * 32)):
+        taken = taken.replace(f'"{name}"', json.dumps(str(tmp_path / name)))
+        (tmp_path / name).write_text(content)
     taken = re.sub(r"(?m)^(ca_file|tls_cert|tls_key).*\n", "", taken)
     assert {"tls_cert", "tls_key", "ca_file"} <= set(re.findall(r"(?m)^#([a-z_]+) =", text))
     (tmp_path / "tokenizers").mkdir()
@@ -220,7 +223,7 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
         if table in ("cloud", "external"):
             continue
         for name, value in keys.items():
-            if name in ("tls_cert", "tls_key"):
+            if name in ("tls_cert", "tls_key", "ca_file"):
                 continue
             leaves = [value] if "source" in value else value.values()
             assert all(leaf["source"] == f"file {file}" for leaf in leaves), f"[{table}] {name} is not in the example"
@@ -231,7 +234,8 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
         for name, value in keys.items()
         if value["value"] != Config().model_dump(mode="json", by_alias=True)[table][name]
     }
-    assert differs == {"store.url_file", "routing.catalog", "log.json", "measure.tokenizers"}
+    cluster = {"cluster.url_file", "cluster.secret_file", "cluster.name", "cluster.address"}
+    assert differs == {"store.url_file", "routing.catalog", "log.json", "measure.tokenizers"} | cluster
     assert shown["plans"]["free"]["concurrent"]["value"] == Config().plans.free.concurrent
     example_keys = set(re.findall(r"(?m)^#?([a-z_0-9]+) =", text))
     assert set(Config.model_fields["cloud"].annotation.__args__[0].model_fields) <= example_keys | {"models"}

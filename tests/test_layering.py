@@ -17,7 +17,6 @@ LAYERS = [
         "brain_coord.receipts",
         "brain_coord.store",
         "brain_coord.observe",
-        "brain_coord.cluster",
     },
     {
         "brain_node.link",
@@ -25,6 +24,7 @@ LAYERS = [
         "brain_node.relay",
         "brain_node.local_api",
         "brain_coord.browser",
+        "brain_coord.cluster",
         "brain_coord.classes",
         "brain_coord.gateway",
         "brain_coord.link",

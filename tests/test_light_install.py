@@ -5,7 +5,17 @@ import sys
 
 import pytest
 
-OPTIONAL = ("tokenizers", "psycopg", "huggingface_hub", "python_socks", "torch", "transformers", "playwright", "httpx")
+OPTIONAL = (
+    "tokenizers",
+    "psycopg",
+    "redis",
+    "huggingface_hub",
+    "python_socks",
+    "torch",
+    "transformers",
+    "playwright",
+    "httpx",
+)
 COORDINATOR_ONLY = ("fastapi", "sqlalchemy", "alembic", "uvicorn", "jinja2", "numpy", "prometheus_client", "rfc8785")
 
 

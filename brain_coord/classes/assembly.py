@@ -55,6 +55,7 @@ class Classes:
         servers = UpstreamClass(
             ResourceClass.CLOUD_GPU, make_target, samples=samples, health=book, on_capacity=capacity
         )
+        self.nodes = (self.native, own)
         self.cloud = CloudClass(own, servers)
         self.external = external_class(make_target, on_capacity=capacity)
         self.browser = BrowserClass()

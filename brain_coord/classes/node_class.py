@@ -1,6 +1,6 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Final
 
@@ -10,6 +10,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
+from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
@@ -35,6 +36,9 @@ PATHS: Final = frozenset(
 """What engines may serve; one that has no such route, or not for this model, says so with a 404."""
 
 
+ElsewhereTarget = Callable[[Node, str, ResourceClass, ClassSamples, TargetHealth], Target]
+
+
 class NodeClass:
     """The nodes that joined with an operator token, or those that did not."""
 
@@ -53,6 +57,8 @@ class NodeClass:
         self.health = health or HealthBook()
         self._registry = registry
         self._operator = operator
+        self.elsewhere: ElsewhereTarget | None = None
+        """Makes the target for a node that another coordinator of the cluster holds."""
         self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
         self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
         self._returning = Returning(monotonic())
@@ -197,4 +203,7 @@ class NodeClass:
                 continue
             health = self.health.of(node_id)
             if node.state in ("ONLINE", "BUSY") and node.free > 0 and health.out(monotonic()) is None:
-                yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
+                if node.elsewhere is None or self.elsewhere is None:
+                    yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
+                else:
+                    yield self.elsewhere(node, model, self.resource_class, self.samples, health)

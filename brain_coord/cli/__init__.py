@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "route": ("route", "route"),
     "targets": ("targets", "targets"),
     "top": ("top", "top"),
+    "status": ("status", "status"),
     "ledger": ("ledger", "ledger"),
     "version": ("version", "version"),
     "key": ("keys", "key_app"),

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from brain_coord.classes.breaker import BreakerRules
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.upstream import Offer, UpstreamSpec
 from brain_coord.classes.upstream_http import HTTP_PROXIES, proxy_of
+from brain_coord.cluster.secret import LEAST_CHARS, ClusterSecret
+from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.config.faults import ConfigError, Fault, Where, split
-from brain_coord.config.tables import KIB, MIB, Config, UpstreamTable
+from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL
+from brain_coord.config.tables import KIB, MIB, ClusterTable, Config, UpstreamTable
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.generation import GatewaySettings
@@ -103,6 +107,37 @@ class _Builder:
             trust=self.trust((*where, "ca_file"), table.ca_file),
         )
 
+    def cluster(self, table: ClusterTable, store_url: str | None) -> ClusterSettings | None:
+        """The cluster that the coordinator belongs to; `None` when it runs alone."""
+        url = self._environ.get(CLUSTER_URL) or self.secret(("cluster", "url_file"), table.url_file)
+        secret = self._environ.get(CLUSTER_SECRET) or self.secret(("cluster", "secret_file"), table.secret_file)
+        if url is None:
+            if table.address is not None or secret is not None:
+                self.warnings.append(f"[cluster] names no url_file and {CLUSTER_URL} is not set: it runs alone")
+            return None
+        scheme, _, rest = url.partition("://")
+        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+        if scheme not in ("redis", "rediss", "unix") or not rest:
+            self.fault(("cluster", "url_file"), "must hold a redis://, rediss:// or unix:// URL")
+        if secret is None or len(secret) < LEAST_CHARS:
+            self.fault(("cluster", "secret_file"), f"must hold a secret of at least {LEAST_CHARS} characters")
+        if table.address is None:
+            self.fault(("cluster", "address"), "is missing: the other coordinators have to reach this one")
+        if store_url is None:
+            self.fault(("store", "url_file"), "is missing: the coordinators of a cluster share a PostgreSQL store")
+        if find_spec("redis") is None:
+            self.fault(("cluster",), "needs a package that is not installed: pip install 'brain-node[cluster]'")
+        return ClusterSettings(
+            url=f"{scheme}://{rest}",
+            name=table.name,
+            address=table.address or "",
+            secret=ClusterSecret(secret or ""),
+            beat_s=min(1.0, table.ttl_s / 5),
+            ttl_s=table.ttl_s,
+            leave_s=table.leave_s,
+            ca_file=self.file(("cluster", "ca_file"), table.ca_file),
+        )
+
     def trust(self, where: Where, value: Path | None) -> ssl.SSLContext | None:
         path = self.file(where, value)
         if path is None or not path.is_file():
@@ -156,6 +191,7 @@ def settings_of(
         ConfigError: a file that is named is not there or not usable.
     """
     builder = _Builder(folder, environ, source_of)
+    url = store_url or builder.secret(("store", "url_file"), config.store.url_file)
     server, limits, deadlines, join = config.server, config.limits, config.deadlines, config.join
     if store_url is not None and config.store.url_file is not None:
         builder.warnings.append("the database's URL of the environment is used, not that of [store] url_file")
@@ -167,7 +203,8 @@ def settings_of(
         tls_cert=builder.file(("server", "tls_cert"), server.tls_cert),
         tls_key=builder.file(("server", "tls_key"), server.tls_key),
         trusted_proxies=server.trusted_proxies,
-        store_url=store_url or builder.secret(("store", "url_file"), config.store.url_file),
+        store_url=url,
+        cluster=builder.cluster(config.cluster, url),
         catalog=builder.file(("routing", "catalog"), config.routing.catalog),
         community_first=config.routing.community_first,
         token_required=join.token_required,

@@ -13,6 +13,10 @@ FILE_NAME: Final = "config.toml"
 DATABASE_URL: Final = "BRAIN_COORD_DATABASE_URL"
 """A URL may hold a password, so it is never a flag and never in the file itself."""
 
+CLUSTER_URL: Final = "BRAIN_COORD_CLUSTER_URL"
+CLUSTER_SECRET: Final = "BRAIN_COORD_CLUSTER_SECRET"  # noqa: S105 — a variable's name
+"""The same holds for these."""
+
 
 def database_url(data_dir: Path, file: Path | None = None, environ: Mapping[str, str] | None = None) -> str | None:
     """The database that `serve` would use.

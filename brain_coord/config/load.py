@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from brain_coord.config.build import settings_of
 from brain_coord.config.faults import ConfigError, Where, faults_of
-from brain_coord.config.file import DATABASE_URL, FILE_NAME, read_table
+from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL, DATABASE_URL, FILE_NAME, read_table
 from brain_coord.config.tables import Config
 from brain_coord.settings import Settings
 
@@ -141,7 +141,7 @@ def variables() -> dict[str, Where]:
     return dict(_variables())
 
 
-_OTHERS: Final = {"BRAIN_COORD_DATA_DIR", "BRAIN_COORD_CONFIG", DATABASE_URL}
+_OTHERS: Final = {"BRAIN_COORD_DATA_DIR", "BRAIN_COORD_CONFIG", DATABASE_URL, CLUSTER_URL, CLUSTER_SECRET}
 _TABLES: Final = tuple(PREFIX + name.upper() + "_" for name in Config.model_fields)
 
 

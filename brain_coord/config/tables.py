@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from brain_coord.classes.breaker import BreakerRules
 from brain_coord.classes.upstream import Auth
+from brain_coord.cluster.secret import LEAST_CHARS
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.dialects import DIALECTS
@@ -111,6 +112,36 @@ class StoreTable(Table):
     )
     timeout_s: Seconds = Field(_STORE.timeout_s, description="after this the store counts as away")
     spool_mib: int = Field(_STORE.spool_limit_bytes // MIB, ge=1, le=1_000_000, description="most that is kept on disk")
+
+
+class ClusterTable(Table):
+    """`[cluster]`: several coordinators as one; see "Several coordinators" in the README."""
+
+    url_file: Path | None = Field(
+        None, description="file with the redis:// URL that all coordinators share; without one it runs alone"
+    )
+    secret_file: Path | None = Field(
+        None, description=f"file with the secret that all coordinators share, at least {LEAST_CHARS} characters"
+    )
+    name: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
+        description="this coordinator's own name; default: that of its receipt chain",
+    )
+    address: str | None = Field(None, description="where the others reach this one, such as http://10.0.0.2:8470")
+    ca_file: Path | None = Field(None, description="private CA of the others' certificates (PEM)")
+    ttl_s: float = Field(6.0, ge=1, le=300, description="a coordinator that was not heard for so long counts as gone")
+    leave_s: float = Field(
+        5.0, ge=0, le=300, description="how long it answers after /readyz says that it leaves; for the load balancer"
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "")
+        if value is not None and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
+            raise ValueError("must be an http:// or https:// address")
+        return None if value is None else value.rstrip("/")
 
 
 class Routing(Table):
@@ -340,6 +371,7 @@ class Config(Table):
 
     server: Server = Server()
     store: StoreTable = StoreTable()
+    cluster: ClusterTable = ClusterTable()
     routing: Routing = Routing()
     join: Join = Join()
     measure: Measure = Measure()

@@ -11,7 +11,7 @@ from brain_coord.fleet.states import Facts, State, StateView, explain_state, sta
 from brain_coord.fleet.watched import Watched
 from brain_node.contract.messages import EngineClaim, GpuClaim, Message, Offer, Refusal, Report
 
-__all__ = ["Basis", "LinkSender", "Measured", "Node", "Reported", "Session", "SlotPool", "State"]
+__all__ = ["Basis", "Elsewhere", "LinkSender", "Measured", "Node", "Reported", "Session", "SlotPool", "State"]
 
 
 class LinkSender(Protocol):
@@ -49,6 +49,24 @@ class Session(Watched):
     joined_at: float
     last_heard: float
     closing: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Elsewhere(Watched):
+    """The link of a node that another coordinator of the cluster holds."""
+
+    replica: str
+    epoch: int
+    """Tells this session from the node's earlier and later ones."""
+    others: int = 0
+    """Jobs on it that this coordinator did not give, as its holder said last."""
+    own: int = 0
+    """Jobs on it that this coordinator gave."""
+
+    @property
+    def running(self) -> int:
+        """Jobs on it."""
+        return self.others + self.own
 
 
 @dataclass(slots=True)
@@ -95,8 +113,10 @@ class Node(Watched):
     health: Health = field(default_factory=Health)
     guard: DuplicateGuard = field(default_factory=DuplicateGuard)
     tally: SkipTally = field(default_factory=SkipTally)
+    elsewhere: Elsewhere | None = None
+    """Set while another coordinator of the cluster holds its link; this one has no session with it then."""
     active: int = 0
-    """Jobs the coordinator has on this node now, the benchmark's included."""
+    """Jobs on its slots at this coordinator now, the benchmark's included."""
     waiting: int = 0
     """Requests that wait for this node and no other."""
     jobs: int = 0
@@ -113,8 +133,8 @@ class Node(Watched):
 
     @property
     def connected(self) -> bool:
-        """Whether a link is open."""
-        return self.session is not None
+        """Whether a link is open, here or at another coordinator of the cluster."""
+        return self.session is not None or self.elsewhere is not None
 
     @property
     def slots(self) -> int:
@@ -124,7 +144,12 @@ class Node(Watched):
     @property
     def free(self) -> int:
         """Jobs it could take now."""
-        return max(0, self.slots - self.active)
+        return max(0, self.slots - self.running)
+
+    @property
+    def running(self) -> int:
+        """Jobs on it now, wherever its link is."""
+        return self.active if self.elsewhere is None else self.elsewhere.running
 
     @property
     def degraded(self) -> str | None:
@@ -136,10 +161,10 @@ class Node(Watched):
         """Where the node stands, worst news first."""
         session = self.session
         return state_of(
-            connected=session is not None,
+            connected=self.connected,
             drains=self.reported.draining or self.operator_drain or (session is not None and session.closing),
             degraded=self.health.degraded is not None,
-            active=self.active,
+            active=self.running,
         )
 
     def state_view(self, now: float) -> StateView:
@@ -153,7 +178,7 @@ class Node(Watched):
                 operator_drains=self.operator_drain,
                 node_drains=self.reported.draining,
                 degraded=self.degraded,
-                active=self.active,
+                active=self.running,
                 left_because=self.left_because,
                 next_probe_in_s=None if probe_at is None else probe_at - now,
             )
@@ -193,7 +218,7 @@ class Node(Watched):
             "region": offer.region,
             "ask_usd_per_1m": offer.ask_usd_per_1m,
             "slots": offer.slots,
-            "active": self.active,
+            "active": self.running,
             "serves": self.models,
             "loaded": self.loaded,
             "refused": [refusal.model_dump() for refusal in self.reported.refused],

@@ -10,7 +10,7 @@ import structlog
 
 from brain_coord.fleet.health import EMPTY
 from brain_coord.fleet.liveness import is_silent
-from brain_coord.fleet.node import Node, Session
+from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.skips import Ask, SkipBook
 from brain_coord.fleet.snapshot import node_state, unfit_for
 from brain_coord.measure.credit import credit
@@ -79,6 +79,8 @@ class Registry:
     on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
     on_event: list[Callable[[NodeEvent], None]] = field(default_factory=list)
     on_doubt: list[Callable[[Node], None]] = field(default_factory=list)
+    forward: Callable[[NodeEvent], None] | None = None
+    """Takes what was seen of a node whose link another coordinator holds: that one counts it."""
     trusted: tuple[str, ...] = ()
     """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
@@ -122,7 +124,7 @@ class Registry:
         if node.session is not None:
             self._retire(node, "superseded by a newer session")
         self._returned(node, session.joined_at)
-        node.session = session
+        node.session, node.elsewhere = session, None
         self._reports(node, report)
         node.reported.offer, node.reported.refused = offer, refused
         node.reported.draining = False
@@ -165,6 +167,19 @@ class Registry:
         self.tickets.pop(session.ticket, None)
         node.measured.rtt.lost()
         session.slots.close(reason)
+
+    def held_elsewhere(
+        self, node: Node, where: Elsewhere | None, reason: str, take_in: Callable[[], None] = lambda: None
+    ) -> None:
+        """Another coordinator of the cluster holds the node's link, or none does any more; `take_in` what it says of it."""
+        before = node.state
+        take_in()
+        node.elsewhere = where
+        if where is None:
+            node.left_at, node.left_because = monotonic(), reason
+        self._turned(node)
+        self._changed(node, before, reason)
+        self.capacity()
 
     def offer(self, node: Node, offer: Offer, report: Report | None, refused: tuple[Refusal, ...]) -> None:
         """The node changed what it offers."""
@@ -230,6 +245,9 @@ class Registry:
     def record(self, event: NodeEvent) -> None:
         """Something counts for or against a node: its fitness follows, and whoever keeps scores is told."""
         node, now = event.node, monotonic()
+        if node.elsewhere is not None and self.forward is not None:
+            self.forward(event)
+            return
         before = node.state
         health, passed = node.health, event.result == "completed"
         if event.result in ("matched", "mismatched"):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -59,6 +59,8 @@ class ScoreKeeper:
     archive: Archive
     registry: Registry
     standings: dict[str, Standing] = field(default_factory=dict)
+    counts: Callable[[Node], bool] = lambda _: True
+    """Whether this coordinator counts a node's uptime: in a cluster only one does."""
     _meter: UptimeMeter = field(default_factory=UptimeMeter)
     _flushed_at: float = field(default_factory=monotonic)
 
@@ -116,7 +118,7 @@ class ScoreKeeper:
 
     async def _tick(self) -> None:
         wall_s, now = time.time(), monotonic()
-        nodes = list(self.registry.nodes.values())
+        nodes = [node for node in self.registry.nodes.values() if self.counts(node)]
         for passed in self._meter.tick(((node.node_id, node.connected) for node in nodes), now, wall_s):
             if (standing := self.standings.get(passed.node_id)) is not None:
                 standing.observed(passed.day, passed.connected_s, passed.observed_s)
@@ -133,7 +135,7 @@ class ScoreKeeper:
         """Write down the uptime since the last time. Without a store it is lost, which changes no share by itself."""
         self._flushed_at = monotonic()
         wall_s = time.time()
-        seen = [node.node_id for node in self.registry.nodes.values() if node.connected]
+        seen = [node.node_id for node in self.registry.nodes.values() if node.session is not None]
         passed = self._meter.flush()
         try:
             # In pieces: receipts are written by the same hand, and none should wait for a whole fleet.
@@ -148,6 +150,13 @@ class ScoreKeeper:
         """The score of a node term by term, with every event it stands on; `None` for a node that has no standing."""
         standing = self.standings.get(node.node_id)
         return None if standing is None else explained(standing, time.time())
+
+    async def remembered(self, node: Node) -> dict[str, Any]:
+        """The same of a node whose standing another coordinator keeps, from what the store has of it."""
+        wall_s = time.time()
+        outcomes = await self.archive.load_outcomes(node.node_id, wall_s - WINDOW_S, RECALLED)
+        days = await self.archive.load_uptime(int((wall_s - WINDOW_S) // DAY_S), node.node_id)
+        return explained(Standing.of(outcomes, days), wall_s)
 
 
 def explained(standing: Standing, wall_s: float) -> dict[str, Any]:

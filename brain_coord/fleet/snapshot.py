@@ -20,7 +20,7 @@ def node_state(node: Node) -> NodeState:
         node_id=node.node_id,
         state=Liveness(node.state),
         slots=offer.slots,
-        active=node.active,
+        active=node.running,
         queue=node.waiting,
         serves=frozenset(node.models),
         loaded=frozenset(model for model in node.loaded if model in measured.credited),

@@ -55,7 +55,7 @@ MISCONFIGURED: Final = frozenset({401, 403, 404})
 FAILURES: Final = ("deadline", "engine_error", "busy", "unavailable", "target_failed", "misconfigured")
 """Why a request failed, the first of these that any of its targets gave cause for; what tells the client most comes first."""
 
-NOT_ASKED: Final = frozenset({"no_free_slot", "paused"})
+NOT_ASKED: Final = frozenset({"no_free_slot", "paused", "replica_away"})
 """Causes of attempts in which the target never saw the request: to lose a race for a slot is no attempt."""
 
 

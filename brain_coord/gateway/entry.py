@@ -16,7 +16,7 @@ from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
 from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
 from brain_coord.gateway.journal import Journal
-from brain_coord.gateway.limits import KeyMeters, TaggedSend
+from brain_coord.gateway.limits import KeyMeters, SharedMeters, TaggedSend
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
@@ -36,7 +36,11 @@ class Gateway:
     settings: GatewaySettings
     meters: KeyMeters = field(default_factory=KeyMeters)
     bodies: BodyBudget = field(default_factory=BodyBudget)
+    shared: SharedMeters | None = None
+    """In a cluster: the limits of keys over all of its coordinators."""
     draining: bool = False
+    leaving: bool = False
+    """It will stop soon and wants no new clients, but still answers those that come."""
     running: set[Generation] = field(default_factory=set)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     on_finished: list[Callable[[FinishedRequest], None]] = field(default_factory=list)
@@ -83,9 +87,11 @@ class Gateway:
         caller = await authenticate(self.keys, headers)
         began = monotonic()
         permit = self.meters.admit(caller, began)
-        send.headers = permit.headers
         lease = self.bodies.lease()
         try:
+            if self.shared is not None:
+                await self.shared.admit(caller, permit, self.meters.plans[caller.plan])
+            send.headers = permit.headers
             request = await self._read(dialect, request_id, headers, scope, receive, lease)
             await self._generate(request, caller, began, scope, receive, send)
         finally:

@@ -5,10 +5,10 @@ A key's requests refill steadily, so `x-ratelimit-reset-requests` is when all of
 
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
@@ -62,6 +62,26 @@ class Meter:
         self.left = min(limits.requests_per_min, self.left + (now - self.at) * limits.requests_per_min / 60)
         self.at = now
 
+    def check(self, limits: PlanLimits) -> None:
+        """Whether one more request may come now.
+
+        Raises:
+            ApiError: 429 with the rate-limit headers.
+        """
+        if self.left < 1:
+            wait_s = math.ceil((1 - self.left) * 60 / limits.requests_per_min)
+            what = f"{limits.requests_per_min} requests a minute are used up"
+        elif self.running >= limits.concurrent:
+            wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
+        else:
+            return
+        raise fault(
+            "rate_limited",
+            f"this key's {what}; try again in {wait_s} s",
+            retry_after_s=max(1, wait_s),
+            headers=self.headers(limits),
+        )
+
     def headers(self, limits: PlanLimits) -> Headers:
         """As OpenAI sends them."""
         missing = limits.requests_per_min - self.left
@@ -110,21 +130,14 @@ class KeyMeters:
             meter = self._meters[key] = Meter(float(limits.requests_per_min), now)
         self._meters.move_to_end(key)
         meter.refill(limits, now)
-        if meter.left < 1:
-            wait_s = math.ceil((1 - meter.left) * 60 / limits.requests_per_min)
-            what = f"{limits.requests_per_min} requests a minute are used up"
-        elif meter.running >= limits.concurrent:
-            wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
-        else:
-            meter.left -= 1
-            meter.running += 1
-            return Permit(meter, meter.headers(limits))
-        raise fault(
-            "rate_limited",
-            f"this key's {what}; try again in {wait_s} s",
-            retry_after_s=max(1, wait_s),
-            headers=meter.headers(limits),
-        )
+        meter.check(limits)
+        meter.left -= 1
+        meter.running += 1
+        return Permit(meter, meter.headers(limits))
+
+    def running_by_key(self) -> dict[str, int]:
+        """The requests under way of each key that has any."""
+        return {key: meter.running for key, meter in self._meters.items() if meter.running}
 
     def _prune(self, now: float) -> None:
         """Bounded work for each new key: look at the few that were used longest ago."""
@@ -143,6 +156,7 @@ class Permit:
 
     meter: Meter
     headers: Headers
+    on_release: Callable[[], None] | None = None
     _held: bool = True
 
     def release(self) -> None:
@@ -150,6 +164,19 @@ class Permit:
         if self._held:
             self._held = False
             self.meter.running -= 1
+            if self.on_release is not None:
+                self.on_release()
+
+
+class SharedMeters(Protocol):
+    """The same limits over all coordinators of a cluster."""
+
+    async def admit(self, caller: Caller, permit: Permit, limits: PlanLimits) -> None:
+        """Count a request that was admitted here, and put what is left of its key into the permit's headers.
+
+        Raises:
+            ApiError: 429, as `KeyMeters.admit` raises it.
+        """
 
 
 class TaggedSend:

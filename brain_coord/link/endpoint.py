@@ -61,6 +61,9 @@ class Admission(Protocol):
         """The models in an offer that are not routed to this node, each with its reason."""
 
 
+Stray = Callable[[str, MutableMapping[str, Any], Receive, Send], Awaitable[bool]]
+
+
 @dataclass(slots=True)
 class NodeGate:
     """Runs the link and slot endpoints over one registry."""
@@ -75,6 +78,9 @@ class NodeGate:
     bind_slots: bool = True
     """A slot must come from where its link came from: a stolen ticket is worth nothing elsewhere."""
     draining: bool = False
+    ticket_prefix: str = ""
+    stray: Stray | None = None
+    """In a cluster: passes a slot on to the coordinator that gave its ticket; `False` when none did."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _warned: set[str] = field(default_factory=set)
     _turnstile: Turnstile = field(default_factory=Turnstile)
@@ -175,7 +181,7 @@ class NodeGate:
             session_id=secrets.token_hex(8),
             link=socket,
             slots=SlotQueue(lambda n: self._spawn(socket.send(OpenSlots(n=n)))),
-            ticket=secrets.token_urlsafe(24),
+            ticket=self.ticket_prefix + secrets.token_urlsafe(24),
             address=address,
             joined_at=now,
             last_heard=now,
@@ -249,6 +255,8 @@ class NodeGate:
         scheme, _, ticket = (header(scope, b"authorization") or "").partition(" ")
         node = self.registry.by_ticket(ticket) if scheme.lower() == "bearer" else None
         if node is None or node.session is None:
+            if self.stray is not None and await self.stray(ticket, scope, receive, send):
+                return
             await refuse(receive, send, 401, "the slot ticket is not valid; tickets end with their session")
             return
         address = peer_address(scope)

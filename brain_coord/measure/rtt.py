@@ -1,7 +1,7 @@
 """Round-trip time of a link, from pings timed on the coordinator's monotonic clock."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -27,6 +27,18 @@ class RttEstimator:
     """Median of the recent samples in ms, `None` before the first."""
     changed: Callable[[], None] | None = None
     """Called after every sample."""
+
+    @classmethod
+    def of(cls, values_ms: Sequence[float]) -> "RttEstimator":
+        """The estimator with round trips that another coordinator timed, oldest first."""
+        estimator = cls(_samples_ms=deque(values_ms, maxlen=SAMPLES))
+        estimator.rtt_ms = round(median(values_ms), 3) if values_ms else None
+        return estimator
+
+    @property
+    def values_ms(self) -> list[float]:
+        """The samples that count, oldest first."""
+        return list(self._samples_ms)
 
     def ping(self, n: int, now: float) -> int:
         """Ping `n`, a number nobody could guess, leaves now; returns it. `now` in seconds of the monotonic clock."""

@@ -1,6 +1,7 @@
 """Median over recent samples of one quantity: robust against stalls and against the odd lie, with its count and its age."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -19,6 +20,13 @@ class MedianWindow:
     _samples: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     value: float | None = None
     """The median, `None` before the first sample; kept up to date here because a router reads it for every request."""
+
+    @classmethod
+    def of(cls, values: Iterable[float], now: float) -> "MedianWindow":
+        """The window with samples that another coordinator took, oldest first."""
+        window = cls(deque(((now, value) for value in values), maxlen=SAMPLES))
+        window._settle()
+        return window
 
     def add(self, value: float, now: float) -> None:
         """Add one sample."""

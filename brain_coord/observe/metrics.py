@@ -57,6 +57,7 @@ class Sources:
         bodies: bytes of large request bodies that are held.
         receipts: `state` (ok, spooling, refusing), `spooled` and `since_s` of the receipt store.
         models: model ids of the catalog.
+        cluster: how the cluster stands that the coordinator belongs to, `None` without one.
     """
 
     registry: Registry
@@ -66,6 +67,7 @@ class Sources:
     receipts: Callable[[], Mapping[str, Any]]
     models: frozenset[str]
     version: str
+    cluster: Callable[[], Mapping[str, Any] | None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -236,7 +238,7 @@ class _Count:
             return
         measured = node.measured
         self.offered += node.slots
-        self.active += node.active
+        self.active += node.running
         self.unmeasured += measured.basis == "unmeasured"
         self.scores.append(node.reliability)
         self.serving.update(node.models)
@@ -274,6 +276,17 @@ class _Live(Collector):
             "brain_node_reliability_median",
             "Median over connected nodes of their reliability score.",
             median(scores) if scores else None,
+        )
+        cluster = sources.cluster()
+        yield _one(
+            "brain_cluster_coordinators",
+            "Coordinators that take jobs, this one among them; 1 without a cluster.",
+            1 if cluster is None else len(cluster["replicas"]),
+        )
+        yield _one(
+            "brain_cluster_alone",
+            "1 while Redis is away: the coordinator goes on with its own nodes, and limits hold for it alone.",
+            0 if cluster is None else int(cluster["state"] == "alone"),
         )
         waiting = sources.waiting()
         yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)

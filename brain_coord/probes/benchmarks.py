@@ -74,7 +74,7 @@ class BenchmarkKeeper:
 
     def check(self, node: Node) -> None:
         """The node joined or changed its offer: see whether something is due."""
-        if node.connected and node.node_id not in self._tasks and self._due(node):
+        if node.session is not None and node.node_id not in self._tasks and self._due(node):
             task = asyncio.create_task(self._keep(node))
             self._tasks[node.node_id] = task
             task.add_done_callback(lambda _: self._tasks.pop(node.node_id, None))
@@ -111,7 +111,7 @@ class BenchmarkKeeper:
         delay, waited_s = 0.0, 0.0
         spread_s = min(SPREAD_MAX_S, self.spread_s + SPREAD_EACH_S * len(self._tasks))
         await asyncio.sleep(random.uniform(0, spread_s))  # noqa: S311 — pacing, no secret
-        while node.connected and (due := self._due(node)):
+        while node.session is not None and (due := self._due(node)):
             again = due[0] in node.measured.benchmarks
             busy = node.active > 0 if again and waited_s < PATIENCE_S else node.free == 0
             if busy or node.state in ("DRAINING", "OFFLINE"):
@@ -136,7 +136,7 @@ class BenchmarkKeeper:
         else:
             self.last_failure[node.node_id] = fault
         # A node that left is not to blame for the run that its leaving ended, nor any for our own lateness.
-        if node.connected and fault != OWN_LATENESS:
+        if node.session is not None and fault != OWN_LATENESS:
             result = "completed" if fault is None else "failed"
             self.registry.record(NodeEvent(node, "benchmark", result, model, fault))
         return fault

@@ -47,7 +47,7 @@ class CanaryKeeper:
             for number, node in enumerate(list(self.registry.nodes.values())):
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-                if node.connected and len(self._tasks) < AT_ONCE and self.due(node, now):
+                if node.session is not None and len(self._tasks) < AT_ONCE and self.due(node, now):
                     self._start(node)
             await asyncio.sleep(TICK_S)
 

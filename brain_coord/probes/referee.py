@@ -63,6 +63,7 @@ def fit_peers(registry: Registry, asked: Asked, without: Sequence[str]) -> list[
         node
         for node in registry.nodes.values()
         if node.node_id not in without
+        and node.session is not None  # our own clock and slots; another coordinator's nodes are asked there
         and node.state in ("ONLINE", "BUSY")
         and asked.model in node.measured.credited
         and asked.model in node.models
@@ -92,7 +93,7 @@ class Referee:
             async with self._gate:
                 data = await self._run(target, asked)
         except TargetFault as fault:
-            if not fault.blame or (not node.connected and not fault.ran):
+            if not fault.blame or (node.session is None and not fault.ran):
                 return Reply("inconclusive", cause=fault.cause)
             return Reply("timed_out" if fault.cause in ("timeout", "not_accepted") else "failed", cause=fault.cause)
         except EngineFault as fault:

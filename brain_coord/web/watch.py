@@ -30,6 +30,7 @@ class Watch:
         skips: why requests passed a node by within the last hour, most frequent first.
         actions: what an operator can do to a node, by name.
         base: path prefix that a proxy in front keeps.
+        cluster: how the cluster stands that the coordinator belongs to.
     """
 
     gateway: Gateway
@@ -41,6 +42,7 @@ class Watch:
     skips: Callable[[Node], Mapping[str, int]]
     actions: Mapping[str, NodeAction]
     base: str = ""
+    cluster: Callable[[], Mapping[str, Any]] | None = None
     site: Site = field(init=False)
     metrics: Metrics = field(init=False)
     router: APIRouter = field(init=False)
@@ -56,6 +58,7 @@ class Watch:
             receipts=self.receipts.health,
             models=frozenset(model.id for model in gateway.decider.catalog),
             version=__version__,
+            cluster=lambda: None if self.cluster is None else self.cluster(),
         )
         self.metrics = Metrics(sources)
         gateway.on_finished.append(self.metrics.finished)

@@ -42,11 +42,11 @@ def eventually(check: Callable[[], T], timeout_s: float = 30.0) -> T:
 class CoordinatorProcess:
     """`brain-coord serve`, started with further options, restartable on the same data directory and port."""
 
-    def __init__(self, data_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, data_dir: Path, *options: str, env: dict[str, str] | None = None, port: int = 0) -> None:
         self.data_dir = data_dir
         self._options = options
         self._env = env
-        self.port = 0
+        self.port = port
         self.program = self._start()
 
     def _start(self) -> Program:

@@ -1,6 +1,6 @@
 """What the quiet routes need, handed to them by the application through `app.state`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -28,7 +28,7 @@ class ReceiptShelf(Protocol):
         """Whether receipts are being recorded, and where."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApiContext:
     """The parts of a running coordinator that the routes read."""
 
@@ -37,6 +37,8 @@ class ApiContext:
     receipts: ReceiptShelf
     lag: LoopLag
     version: str
+    cluster: Callable[[], dict[str, Any]] | None = None
+    """How the cluster stands that this coordinator belongs to."""
 
 
 def context_of(request: Request) -> ApiContext:

@@ -17,9 +17,11 @@ async def healthz(context: Context) -> dict[str, Any]:
 
 @router.api_route("/readyz", methods=["GET", "HEAD"])
 async def readyz(context: Context, response: Response) -> dict[str, Any]:
-    """503 while shutting down, or while requests could not be recorded."""
-    health = context.receipts.health()
-    ready = not context.gateway.draining and health["state"] != "refusing"
+    """503 while shutting down, or while requests could not be recorded; tells how the cluster stands, if there is one."""
+    health, gateway = context.receipts.health(), context.gateway
+    draining = gateway.draining or gateway.leaving
+    ready = not draining and health["state"] != "refusing"
     if not ready:
         response.status_code = 503
-    return {"ready": ready, "draining": context.gateway.draining, "receipts": health}
+    answer = {"ready": ready, "draining": draining, "receipts": health}
+    return answer if context.cluster is None else {**answer, "cluster": context.cluster()}

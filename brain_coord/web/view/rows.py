@@ -77,7 +77,7 @@ def node_row(node: Node, skipped: str | None = None) -> NodeRow:
         trusted=node.trusted,
         region=offer.region,
         models=tuple(node.models),
-        active=node.active,
+        active=node.running,
         slots=node.slots,
         speeds=speeds_of(node),
         rtt_ms=None if measured.rtt.rtt_ms is None else round(measured.rtt.rtt_ms, 1),
@@ -141,7 +141,7 @@ class Census:
         self._ranked.append((_ORDER[state], node.node_id, node))
         if not node.connected:
             return
-        self.active += node.active
+        self.active += node.running
         self.slots += node.slots
         ask = node.reported.offer.ask_usd_per_1m
         if ask is not None:

@@ -1,0 +1,52 @@
+"""`brain-coord status`: whether the coordinator of a data folder runs, and how it and its cluster stand."""
+
+from typing import Any, Final
+
+import typer
+
+from brain_coord.admin import AdminError, NotRunning, ask
+from brain_coord.cli.rows import print_rows
+from brain_coord.cli.store_access import TEMPORARY, AsJson, DataDir, fail, print_json
+
+HEADS: Final = ("coordinator", "address", "nodes", "heard", "")
+
+
+def status(data_dir: DataDir, as_json: AsJson = False) -> None:
+    """Show the running coordinator in short: requests, nodes, receipts, and the coordinators of its cluster."""
+    try:
+        seen = ask(data_dir, "status")
+    except NotRunning:
+        fail("not_running", "no coordinator runs on this data folder", "Start one with `brain-coord serve`", TEMPORARY)
+    except AdminError as error:
+        fail("coordinator", str(error), "See the coordinator's log")
+    if as_json:
+        print_json(seen)
+        return
+    for line in lines(seen):
+        typer.echo(line)
+    if (cluster := seen["cluster"]) is not None:
+        typer.echo("")
+        print_rows(HEADS, [_row(each, cluster["name"]) for each in cluster["coordinators"]])
+
+
+def lines(seen: dict[str, Any]) -> list[str]:
+    """The coordinator in a few lines."""
+    receipts, nodes, cluster = seen["receipts"], seen["nodes"], seen["cluster"]
+    told = [
+        f"brain-coord {seen['version']}, chain {seen['chain']}{', leaving' if seen['leaving'] else ''}",
+        f"requests: {seen['running']} under way, {seen['waiting']} of them waiting for a slot",
+        f"nodes: {nodes['connected']} connected of {nodes['known']} known",
+        f"receipts: {receipts['state']}" + (f" ({receipts['reason']})" if receipts["reason"] else ""),
+    ]
+    if cluster is None:
+        return [*told, "cluster: none, it runs alone"]
+    reason = f" ({cluster['reason']})" if cluster["reason"] else ""
+    told.append(f"cluster: {cluster['state']}{reason}; limits {cluster['limits']}")
+    if cluster["name_taken"]:
+        told.append(f"  another coordinator bears the name {cluster['name']} too: give each its own [cluster] name")
+    return told
+
+
+def _row(each: dict[str, Any], own: str) -> list[str]:
+    heard = "this one" if each["name"] == own else f"{each['heard_s_ago']} s ago"
+    return [each["name"], each["address"], str(each["nodes"]), heard, "leaving" if each["leaving"] else ""]

@@ -1,0 +1,85 @@
+"""The sending side of a hop: one HTTP request to the coordinator that holds a node's link, proved and bound to its body."""
+
+import hashlib
+import secrets
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from brain_coord.cluster.secret import ClusterSecret
+
+JOB_PATH: Final = "/cluster/v1/job"
+EVENT_PATH: Final = "/cluster/v1/event"
+SLOT_PATH: Final = "/cluster/v1/slot"
+PROOF: Final = "x-brain-cluster"
+
+CONNECT_S: Final = 2.0
+"""Coordinators of a cluster are near each other; one that does not take a connection in this time is away."""
+
+READ_AHEAD_BYTES: Final = 64 * 1024
+"""What is read ahead of a client that lags; more waits at the other coordinator, and from there at the node."""
+
+
+class HopClient:
+    """Requests to other coordinators.
+
+    Args:
+        name: of this one.
+        secret: of the cluster.
+        trust: for their certificates, where they serve https.
+    """
+
+    def __init__(self, name: str, secret: ClusterSecret, trust: ssl.SSLContext | None) -> None:
+        self._name = name
+        self._secret = secret
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=trust or True),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_AHEAD_BYTES,
+            skip_auto_headers=("user-agent",),
+        )
+
+    def _headers(self, to: str, path: str, body: bytes, claims: Mapping[str, Any]) -> dict[str, str]:
+        proof = self._secret.prove(
+            {
+                "from": self._name,
+                "to": to,
+                "path": path,
+                "at_s": time.time(),
+                "nonce": secrets.token_hex(12),
+                "sha256": hashlib.sha256(body).hexdigest(),
+                **claims,
+            }
+        )
+        return {PROOF: proof, "content-type": "application/octet-stream"}
+
+    async def post(
+        self, to: str, address: str, path: str, body: bytes, claims: Mapping[str, Any]
+    ) -> aiohttp.ClientResponse:
+        """Send one request; returns when the status has come.
+
+        Raises:
+            aiohttp.ClientError: there is no connection, or it broke.
+        """
+        headers = self._headers(to, path, body, claims)
+        return await self._session.post(address + path, data=body, headers=headers, allow_redirects=False)
+
+    async def socket(
+        self, to: str, address: str, path: str, claims: Mapping[str, Any]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket.
+
+        Raises:
+            aiohttp.ClientError: it was refused, or there is no connection.
+        """
+        headers = self._headers(to, path, b"", claims)
+        return await self._session.ws_connect(address + path, headers=headers, max_msg_size=0, autoclose=False)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()

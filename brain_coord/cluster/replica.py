@@ -1,0 +1,488 @@
+"""One coordinator as a member of its cluster: says what is linked here, takes in what the others say, passes jobs between them."""
+
+import asyncio
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from time import monotonic
+from typing import Any, Final
+
+import aiohttp
+import orjson
+import structlog
+
+from brain_coord.classes.health import TargetHealth
+from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.target import Target
+from brain_coord.cluster import stray_slots
+from brain_coord.cluster.bus import Bus
+from brain_coord.cluster.facts import facts_of, new_node, take_in
+from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, SLOT_PATH, HopClient
+from brain_coord.cluster.hop_server import HopServer
+from brain_coord.cluster.meters import ClusterMeters
+from brain_coord.cluster.remote_target import RemoteExchange, RemoteTarget
+from brain_coord.cluster.secret import Doorkeeper
+from brain_coord.cluster.settings import ClusterSettings
+from brain_coord.cluster.view import Effect, Kind, SharedView
+from brain_coord.fleet.node import Elsewhere, Node
+from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.scores import ScoreKeeper
+from brain_coord.gateway.bodies import BodyBudget
+from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.gateway.limits import KeyMeters
+from brain_coord.link.endpoint import NodeGate
+from brain_coord.link.orders import GOING_AWAY, POLICY
+from brain_coord.routing.vocabulary import ResourceClass
+
+log = structlog.get_logger("brain.cluster")
+
+PREFIX: Final = "/cluster/"
+FLUSH_S: Final = 0.05
+"""How long changes are gathered before the others are told."""
+
+FACTS_S: Final = 0.25
+"""How often all that is known of one node is told at most; its load is told with every flush."""
+
+NODES_AT_ONCE: Final = 100
+SYNC_S: Final = 60.0
+"""How often the operators' decisions are read from the store, in case word of one was lost."""
+
+EVENT_S: Final = 10.0
+
+
+class Replica:
+    """Owned by the event loop's thread.
+
+    Args:
+        settings: of the cluster.
+        name: of this coordinator.
+        registry: of the nodes; those linked elsewhere are in it too.
+        scores: this coordinator keeps the standing of the nodes that it holds.
+        meters: of the API keys here.
+        gate: the nodes' endpoints.
+        body_bytes: largest body of a job.
+        bodies: the memory for the bodies of all requests here.
+        sync: reads what operators decided of one node, or of all, from the store and carries it out.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        name: str,
+        registry: Registry,
+        scores: ScoreKeeper,
+        meters: KeyMeters,
+        gate: NodeGate,
+        body_bytes: int,
+        bodies: BodyBudget,
+        sync: Callable[[str | None], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.settings = settings
+        self.name = name
+        self.run_id = secrets.token_hex(6)
+        self.view = SharedView(name, self.run_id, settings.ttl_s)
+        self.bus = Bus(settings.url, settings.secret, self._hear, self._came)
+        self.meters = ClusterMeters(
+            self.bus, meters, settings.secret.prefix, f"{name}:{self.run_id}", 3 * settings.ttl_s
+        )
+        self._door = Doorkeeper(settings.secret, name)
+        self.server = HopServer(registry, self._door, self.view.own.get, body_bytes, bodies, self._mark)
+        trust = None if settings.ca_file is None else ssl.create_default_context(cafile=settings.ca_file)
+        self._client = HopClient(name, settings.secret, trust)
+        self._registry = registry
+        self._scores = scores
+        self._gate = gate
+        self._sync = sync
+        self._marked: set[Node] = set(registry.nodes.values())
+        self._sessions: dict[str, str] = {}
+        """Ids of the sessions here for which an epoch was drawn, by node id."""
+        self._told: dict[str, tuple[float, dict[str, Any]]] = {}
+        """What was told last of a node here, and when."""
+        self._open: dict[str, set[RemoteExchange]] = {}
+        self._gone: list[str] = []
+        """Nodes whose session here ended, of which the others were not told yet."""
+        self._seq = 0
+        self._asks: set[str] = set()
+        self._tell_all = False
+        self._wake = asyncio.Event()
+        self._echo_at = -settings.ttl_s
+        self._together = False
+        self._twin = False
+        self.leaving = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        registry.on_touch.append(self._mark)
+        registry.on_heartbeat.append(self._mark)
+        registry.forward = self._forward
+        scores.counts = self._counts
+        gate.ticket_prefix = name + stray_slots.MARK
+        gate.stray = self._stray
+
+    # --- what runs ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Everything that goes on by itself; runs for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for loop in (self.bus.run(), self.meters.run(), self._beats(), self._flushes(), self._syncs()):
+                tasks.create_task(loop)
+
+    async def close(self) -> None:
+        """Say goodbye and hang up."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+        await self.bus.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _message(self, kind: str, **members: Any) -> dict[str, Any]:
+        return {"type": kind, "from": self.name, "run": self.run_id, **members}
+
+    async def _came(self) -> None:
+        """Redis is there, perhaps again: say what we have. The others' next beats tell what we missed."""
+        self._tell_all = True
+        self._wake.set()
+        await self._beat()
+        self._spawn(self._sync(None))
+
+    async def _beats(self) -> None:
+        while True:
+            await self._beat()
+            now = monotonic()
+            late = self.view.expire(now)
+            self._follow(late)
+            together = self.together
+            if together:
+                # Without Redis the silence of the others says nothing of them: what they stream for us goes on.
+                for effect in late:
+                    if effect.kind is Kind.LEFT:
+                        self._cut(effect.subject)
+            if together is not self._together:
+                self._together = together
+                if together:
+                    log.info("together with the cluster", replicas=self.view.present())
+                else:
+                    log.warning("alone: Redis is away", cause=self.bus.fault, limits="hold for this coordinator alone")
+            self.meters.recount()
+            await asyncio.sleep(self.settings.beat_s)
+
+    async def _beat(self) -> None:
+        beat = self._message("beat", seq=self._seq, address=self.settings.address, leaving=self.leaving)
+        await self.bus.send([beat])
+
+    @property
+    def together(self) -> bool:
+        """Whether Redis takes our messages and gives them back: only then do the others hear us, and we them."""
+        return self.bus.connected and monotonic() - self._echo_at <= self.settings.ttl_s
+
+    async def _syncs(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_S)
+            await self._sync(None)
+
+    # --- saying what is linked here -----------------------------------------------------------------------------------
+
+    def _mark(self, node: Node) -> None:
+        self._marked.add(node)
+        self._wake.set()
+
+    async def _flushes(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(FLUSH_S)
+            self._wake.clear()
+            messages = self._gathered()
+            if asked := sorted(self._asks):
+                self._asks.clear()
+                messages.append(self._message("ask", of=asked))
+            if messages:
+                await self.bus.send(messages)
+
+    def _gathered(self) -> list[dict[str, Any]]:
+        """What has changed, or all of it, as messages; numbered here, so that one that is lost leaves a gap."""
+        marked, self._marked = self._marked, set()
+        self._claim_all(marked)
+        gone, self._gone = self._gone, []
+        if self._tell_all:
+            self._tell_all = False
+            return self._everything()
+        now = monotonic()
+        facts, load = [], []
+        for node in marked:
+            epoch = self.view.own.get(node.node_id)
+            if epoch is None:
+                continue
+            at, told = self._told.get(node.node_id, (-FACTS_S, {}))
+            if now - at < FACTS_S:
+                self._marked.add(node)
+                asyncio.get_running_loop().call_later(FACTS_S, self._wake.set)
+            elif (known := facts_of(node)) != told:
+                self._told[node.node_id] = (now, known)
+                facts.append((node.node_id, epoch, known))
+            load.append(self._load(node))
+        return [self._nodes(facts=facts, load=load, gone=gone)] if facts or load or gone else []
+
+    def _claim_all(self, nodes: Iterable[Node]) -> None:
+        """Draw epochs for new sessions, and let those go that ended."""
+        for node in nodes:
+            node_id, session = node.node_id, node.session
+            if session is None:
+                if self._sessions.pop(node_id, None) is not None:
+                    self.view.release(node_id)
+                    self._told.pop(node_id, None)
+                    self._gone.append(node_id)
+            elif self._sessions.get(node_id) != session.session_id:
+                if self.view.holder(node_id) is not None:
+                    node.guard.superseded(monotonic())
+                self._sessions[node_id] = session.session_id
+                self._told.pop(node_id, None)
+                self.view.claim(node_id, time.time_ns() // 1_000_000)
+
+    def _everything(self) -> list[dict[str, Any]]:
+        nodes = [node for node_id in self.view.own if (node := self._registry.get(node_id)) is not None]
+        now = monotonic()
+        messages = []
+        for start in range(0, max(1, len(nodes)), NODES_AT_ONCE):
+            some = nodes[start : start + NODES_AT_ONCE]
+            facts = []
+            for node in some:
+                known = facts_of(node)
+                self._told[node.node_id] = (now, known)
+                facts.append((node.node_id, self.view.own[node.node_id], known))
+            messages.append(self._nodes(facts=facts, load=[self._load(node) for node in some]))
+        messages[0]["first"] = messages[-1]["last"] = True
+        return messages
+
+    def _load(self, node: Node) -> tuple[str, int, dict[str, int]]:
+        return node.node_id, node.active, dict(self.server.given.get(node.node_id, {}))
+
+    def _nodes(self, **members: Any) -> dict[str, Any]:
+        self._seq += 1
+        return self._message("nodes", seq=self._seq, **members)
+
+    def decided(self, node_id: str) -> None:
+        """An operator decided something about a node here: the others read it from the store."""
+        self._spawn(self._send(self._message("decided", node=node_id)))
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.bus.send([message])
+
+    # --- taking in what the others say --------------------------------------------------------------------------------
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        now = monotonic()
+        if message["from"] == self.name and message["run"] == self.run_id:
+            self._echo_at = now
+            return
+        self._claim_all(self._marked)  # a session that just began here must not lose against an older one
+        self._follow(self.view.hear(message, now))
+
+    def _follow(self, effects: Iterable[Effect]) -> None:
+        for kind, subject in effects:
+            if kind is Kind.NODE:
+                self._take(subject)
+            elif kind is Kind.LOAD:
+                self._loaded(subject)
+            elif kind is Kind.ASK:
+                self._asks.add(subject)
+                self._wake.set()
+            elif kind is Kind.TELL:
+                self._tell_all = True
+                self._wake.set()
+            elif kind is Kind.DECIDED:
+                self._spawn(self._sync(subject))
+            elif kind is Kind.TWIN:
+                if not self._twin:
+                    log.error("another coordinator of the cluster has this one's name; give each its own", name=subject)
+                self._twin = True
+            elif kind is Kind.CAME:
+                log.info("coordinator came", replica=subject)
+            elif kind is Kind.LEFT:
+                log.warning("coordinator left", replica=subject)
+
+    def _take(self, node_id: str) -> None:
+        """Make a node what its holder says of it."""
+        claim, node = self.view.holder(node_id), self._registry.get(node_id)
+        if claim is None:
+            if node is not None and node.elsewhere is not None:
+                self._registry.held_elsewhere(node, None, "its coordinator is gone, or its link closed")
+            return
+        if node is None:
+            node = self._registry.add(new_node(node_id, claim.facts))
+        if (session := node.session) is not None:
+            log.info("superseded", node=node_id, replica=claim.replica)
+            self._registry.disconnect(node, session, "superseded by a newer session at another coordinator")
+            self._spawn(session.link.close(POLICY, "superseded by a newer session of this node"))
+        self._registry.belongs(node, operator=claim.facts["operator"])
+        self._scores.standings.pop(node_id, None)  # its holder keeps it; here it would grow stale
+        where = node.elsewhere
+        if where is None or (where.replica, where.epoch) != (claim.replica, claim.epoch):
+            where = Elsewhere(claim.replica, claim.epoch)
+        where.others = claim.others(self.name)
+        known = node
+        self._registry.held_elsewhere(node, where, f"linked at {claim.replica}", lambda: take_in(known, claim.facts))
+
+    def _loaded(self, node_id: str) -> None:
+        claim, node = self.view.holder(node_id), self._registry.get(node_id)
+        where = None if node is None else node.elsewhere
+        if claim is None or where is None or where.epoch != claim.epoch:
+            return
+        before, where.others = where.others, claim.others(self.name)
+        if where.others < before:
+            self._registry.capacity()
+
+    def _cut(self, replica: str) -> None:
+        """A coordinator is gone, and its connections may not have noticed."""
+        for exchange in tuple(self._open.get(replica, ())):
+            exchange.cut()
+        self.server.cancel_from(replica)
+
+    def _counts(self, node: Node) -> bool:
+        """Whether we count a node's uptime: its holder does, and for those that are away one of us, if we all agree on whom."""
+        if node.connected:
+            return node.session is not None
+        return self.together and self.view.present()[0] == self.name
+
+    # --- hops ---------------------------------------------------------------------------------------------------------
+
+    def target(
+        self, node: Node, model: str, resource_class: ResourceClass, samples: ClassSamples, health: TargetHealth
+    ) -> Target:
+        """A node elsewhere as a target."""
+        where = node.elsewhere
+        assert where is not None
+        return RemoteTarget(self, self._registry.capacity, node, where, model, resource_class, samples, health)
+
+    async def job(self, where: Elsewhere, body: bytes, claims: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        """Hand a job over to the coordinator that holds the node."""
+        return await self._client.post(where.replica, self._address(where.replica), JOB_PATH, body, claims)
+
+    def _address(self, replica: str) -> str:
+        peer = self.view.peers.get(replica)
+        if peer is None:
+            raise aiohttp.ConnectionTimeoutError(f"the coordinator {replica} is not there")
+        return peer.address
+
+    def unreachable(self, replica: str) -> None:
+        """A coordinator took no connection: ask it nothing more until it is heard again."""
+        self._follow(self.view.lose(replica))
+
+    def open(self, replica: str, exchange: RemoteExchange) -> None:
+        """A job began at a coordinator."""
+        self._open.setdefault(replica, set()).add(exchange)
+
+    def closed(self, replica: str, exchange: RemoteExchange) -> None:
+        """It ended."""
+        self._open.get(replica, set()).discard(exchange)
+
+    def event(self, where: Elsewhere, **members: Any) -> None:
+        """Tell a node's holder what was seen of it, once; what is lost then counts for nothing."""
+        self._spawn(self._tell(where.replica, orjson.dumps(members)))
+
+    async def _tell(self, replica: str, body: bytes) -> None:
+        try:
+            async with asyncio.timeout(EVENT_S):
+                response = await self._client.post(replica, self._address(replica), EVENT_PATH, body, {})
+                await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.info("an outcome was not told", replica=replica, cause=type(error).__name__)
+
+    def _forward(self, event: NodeEvent) -> None:
+        where = event.node.elsewhere
+        assert where is not None
+        self.event(
+            where,
+            kind="event",
+            node=event.node.node_id,
+            event=event.kind,
+            result=event.result,
+            model=event.model,
+            detail=event.detail,
+        )
+
+    async def _stray(self, ticket: str, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Pass a slot on to the coordinator that gave its ticket; `False` when that is none of us."""
+        peer = self.view.peers.get(ticket.partition(stray_slots.MARK)[0])
+        if peer is None:
+            return False
+        await stray_slots.pass_on(self._client, peer.name, peer.address, ticket, scope, receive, send)
+        return True
+
+    async def serve_http(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """A hop of another coordinator."""
+        await self.server(path, scope, receive, send)
+
+    async def serve_socket(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """A slot that another coordinator passes on."""
+        if path == SLOT_PATH:
+            await stray_slots.take(self._door, self._gate.slot, scope, receive, send)
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Go on for a moment, so that the load balancer sees it; then tell the others, and let the nodes go to them."""
+        await asyncio.sleep(self.settings.leave_s)
+        self.leaving = self._gate.draining = self.server.draining = True
+        await self._beat()
+        self._spawn(self._let_go())
+
+    async def _let_go(self) -> None:
+        """End the link of each node as soon as it has nothing to do, so that it serves elsewhere meanwhile."""
+        while True:
+            idle = [each for each in self._registry.nodes.values() if each.session is not None and not each.active]
+            for node in idle:
+                if (session := node.session) is not None:
+                    await session.link.close(GOING_AWAY, "the coordinator is shutting down")
+            await asyncio.sleep(FLUSH_S)
+
+    async def drain(self, limit_s: float) -> None:
+        """Let the jobs of others end within the limit, end the rest."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self.server.idle.wait()
+        except TimeoutError:
+            self.server.cancel_all()
+
+    # --- for people ---------------------------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, Any]:
+        """Whether the cluster is together, in short."""
+        together = self.together
+        return {
+            "state": "together" if together else "alone",
+            "reason": None if together else self.bus.fault or "Redis does not give our own messages back",
+            "replicas": self.view.present(),
+            "limits": "hold across the cluster" if together else "hold for this coordinator alone",
+        }
+
+    def status(self) -> dict[str, Any]:
+        """The cluster as this coordinator sees it, for its operator."""
+        now = monotonic()
+        held: dict[str, int] = {}
+        for node in self._registry.nodes.values():
+            if node.connected:
+                name = self.name if node.elsewhere is None else node.elsewhere.replica
+                held[name] = held.get(name, 0) + 1
+        own = {"name": self.name, "address": self.settings.address, "leaving": self.leaving, "heard_s_ago": 0.0}
+        others = [
+            {
+                "name": peer.name,
+                "address": peer.address,
+                "leaving": peer.leaving,
+                "heard_s_ago": round(now - peer.heard_at, 1),
+            }
+            for peer in self.view.peers.values()
+        ]
+        rows = [{**row, "nodes": held.get(str(row["name"]), 0)} for row in (own, *others)]
+        return {
+            **self.health(),
+            "name": self.name,
+            "name_taken": self._twin,
+            "coordinators": sorted(rows, key=lambda row: str(row["name"])),
+            "hops_out": sum(map(len, self._open.values())),
+            "hops_in": len(self.server.running),
+        }
