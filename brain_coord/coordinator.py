@@ -193,6 +193,7 @@ class Coordinator:
         registry.on_offer.append(benchmarks.check)
         registry.on_event.append(scores.event)
         registry.on_doubt.append(canaries.doubt)
+        registry.on_slots.append(fleet.slots)
         registry.on_change.append(_log_change)
         await admin.start()
         self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())

@@ -1,5 +1,6 @@
 """The store as the other rooms want it: a key book, a journal, a shelf of receipts, and admission of nodes."""
 
+import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
+from brain_coord.measure.slots import BorneSlots
 from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
@@ -88,6 +90,7 @@ class StoredFleet:
     token_required: bool
     _regions: dict[str, str | None] = field(default_factory=dict)
     """By node id, as the store has them."""
+    _writes: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def load(self) -> None:
         """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
@@ -103,6 +106,17 @@ class StoredFleet:
         """The node of a record, made known if it is new here."""
         self._regions[record.node_id] = record.region
         return self.registry.add(_node_of(record))
+
+    def slots(self, node: Node) -> None:
+        """A node bears fewer jobs than it claims; that holds over its next joins and our next starts."""
+        self._writes.add(task := asyncio.ensure_future(self._write_slots(node.node_id, node.slots_limit)))
+        task.add_done_callback(self._writes.discard)
+
+    async def _write_slots(self, node_id: str, slots: int) -> None:
+        try:
+            await self.store.set_slots_borne(node_id, slots)
+        except StoreUnavailable as error:
+            log.warning("slots not written down", node=node_id, cause=str(error))
 
     async def admit(self, hello: Hello, address: str) -> Node | Refused:
         """The node behind a proved hello, or why it may not join."""
@@ -176,6 +190,7 @@ class StoredFleet:
 
 
 def _node_of(record: NodeRecord) -> Node:
+    borne = BorneSlots() if record.slots_borne is None else BorneSlots(record.slots_borne, collapsed=True)
     return Node(
         node_id=record.node_id,
         public_key=record.public_key,
@@ -185,4 +200,6 @@ def _node_of(record: NodeRecord) -> Node:
         operator_drain=record.draining,
         first_seen=record.first_seen_s,
         last_seen_s=record.last_seen_s,
+        slots_limit=borne.limit,
+        borne=borne,
     )

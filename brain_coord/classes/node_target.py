@@ -36,6 +36,7 @@ class NodeTarget:
         self.dispatched = 0.0
         """When the last job left for the node, monotonic seconds; waiting for one of its slots to open is over then."""
         self._prompt_bytes = 0
+        self._load_before = 0.0
 
     @property
     def name(self) -> str:
@@ -70,6 +71,7 @@ class NodeTarget:
         try:
             slot = await session.slots.take()
             self.dispatched, self._prompt_bytes = monotonic(), len(job.body)
+            self._load_before = node.load.until(self.dispatched)
             await self._hand_over(slot, job)
         except BaseException as error:
             try:
@@ -132,8 +134,14 @@ class NodeTarget:
                 prompt_bytes=self._prompt_bytes,
                 dispatched=self.dispatched,
                 streamed=first_output_ms is not None,
+                load=self._load(),
             )
         self._registry.outcome(self._node, result, self.model)
+
+    def _load(self) -> float:
+        """Jobs on the node since this one was dispatched, on average."""
+        now = monotonic()
+        return (self._node.load.until(now) - self._load_before) / max(1e-9, now - self.dispatched)
 
 
 class NodeExchange:
@@ -144,6 +152,7 @@ class NodeExchange:
         self._node = node
         self._slot = slot
         self._closed = False
+        self._began = False
 
     async def head(self) -> ReplyHead:
         """The engine's status as the node passes it on."""
@@ -159,6 +168,9 @@ class NodeExchange:
         """The engine's next bytes."""
         message = await self._message()
         if isinstance(message, bytes):
+            if not self._began:
+                self._began = True
+                self._registry.begins(self._node)
             return message
         if isinstance(message, End):
             if message.ok:
@@ -187,4 +199,6 @@ class NodeExchange:
             await self._slot.cancel()
         finally:
             self._slot.give_back()
+            if self._began:
+                self._registry.ends(self._node)
             self._registry.release(self._node)

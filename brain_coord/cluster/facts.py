@@ -9,6 +9,7 @@ from typing import Any
 from brain_coord.fleet.health import Degradation
 from brain_coord.fleet.node import Node
 from brain_coord.measure.rtt import RttEstimator
+from brain_coord.measure.slots import BorneSlots
 from brain_coord.measure.window import MedianWindow
 from brain_coord.store.records import Benchmark
 from brain_node.contract.messages import EngineClaim, Offer, Refusal, Report
@@ -30,6 +31,8 @@ def facts_of(node: Node) -> dict[str, Any]:
         "agent_version": reported.agent_version,
         "draining": reported.draining,
         "offer": reported.offer.model_dump(),
+        "slots_limit": node.slots_limit,
+        "collapsed": node.borne.collapsed,
         "report": reported.report.model_dump(),
         "refused": [each.model_dump() for each in reported.refused],
         "engines": [each.model_dump() for each in reported.engines],
@@ -70,6 +73,8 @@ def take_in(node: Node, facts: Mapping[str, Any]) -> None:
         node.health.degraded = Degradation(degraded[0], degraded[1], now)
     reported.agent_version, reported.draining = facts["agent_version"], facts["draining"]
     reported.offer, reported.report = Offer.model_validate(facts["offer"]), Report.model_validate(facts["report"])
+    node.slots_limit = facts["slots_limit"]
+    node.borne = BorneSlots(node.slots_limit, collapsed=facts["collapsed"])
     reported.refused = tuple(map(Refusal.model_validate, facts["refused"]))
     reported.engines = tuple(map(EngineClaim.model_validate, facts["engines"]))
     measured.rtt = RttEstimator.of(facts["rtt_ms"])

@@ -9,6 +9,7 @@ from brain_coord.fleet.measured import Basis, Measured
 from brain_coord.fleet.skips import SkipTally
 from brain_coord.fleet.states import Facts, State, StateView, explain_state, state_of
 from brain_coord.fleet.watched import Watched
+from brain_coord.measure.slots import START, BorneSlots, Load
 from brain_node.contract.messages import EngineClaim, GpuClaim, Message, Offer, Refusal, Report
 
 __all__ = ["Basis", "Elsewhere", "LinkSender", "Measured", "Node", "Reported", "Session", "SlotPool", "State"]
@@ -99,6 +100,8 @@ class Reported(Watched):
 class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
+    unwatched: ClassVar = frozenset({"borne", "load", "going_on"})
+
     node_id: str
     public_key: bytes
     operator: bool = False
@@ -117,6 +120,12 @@ class Node(Watched):
     """Set while another coordinator of the cluster holds its link; this one has no session with it then."""
     active: int = 0
     """Jobs on its slots at this coordinator now, the benchmark's included."""
+    slots_limit: int = START
+    """Slots as far as they are borne out; the claim counts only below it."""
+    borne: BorneSlots = field(default_factory=BorneSlots)
+    load: Load = field(default_factory=Load)
+    going_on: int = 0
+    """Jobs of these that have begun to answer."""
     waiting: int = 0
     """Requests that wait for this node and no other."""
     jobs: int = 0
@@ -138,8 +147,8 @@ class Node(Watched):
 
     @property
     def slots(self) -> int:
-        """Jobs the node offers to run at once."""
-        return self.reported.offer.slots
+        """Jobs it may run at once: those it offers, as far as it was seen to bear them."""
+        return min(self.reported.offer.slots, self.slots_limit)
 
     @property
     def free(self) -> int:
@@ -217,7 +226,7 @@ class Node(Watched):
             "trusted": self.trusted,
             "region": offer.region,
             "ask_usd_per_1m": offer.ask_usd_per_1m,
-            "slots": offer.slots,
+            "slots": self.slots,
             "active": self.running,
             "serves": self.models,
             "loaded": self.loaded,
@@ -230,6 +239,7 @@ class Node(Watched):
             "measured": {
                 "rtt_ms": measured.rtt.rtt_ms,
                 "rtt_samples": measured.rtt.samples,
+                "slots": {"limit": self.slots_limit, "collapsed": self.borne.collapsed},
                 "credited_tok_s": dict(sorted(measured.credited.items())),
                 "reported_token_factor": {
                     model: round(factor, 3) for model, factor in sorted(measured.density_factor.items())
@@ -254,6 +264,7 @@ class Node(Watched):
             },
             "reported": {
                 "agent_version": self.reported.agent_version,
+                "slots": offer.slots,
                 "vram_mib": report.vram_mib,
                 "gpus": [gpu.model_dump(exclude={"uuid"}) for gpu in report.gpus],
                 "engine": report.engine,

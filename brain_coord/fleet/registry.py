@@ -13,9 +13,10 @@ from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.skips import Ask, SkipBook
 from brain_coord.fleet.snapshot import node_state, unfit_for
-from brain_coord.measure.credit import credit
+from brain_coord.measure.credit import Credit, credit
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
+from brain_coord.measure.slots import BORNE_SHARE, COMPANY, lone_tok_s
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.store.records import Benchmark
@@ -81,6 +82,8 @@ class Registry:
     on_doubt: list[Callable[[Node], None]] = field(default_factory=list)
     forward: Callable[[NodeEvent], None] | None = None
     """Takes what was seen of a node whose link another coordinator holds: that one counts it."""
+    on_slots: list[Callable[[Node], None]] = field(default_factory=list)
+    """Hears when a node that had collapsed under its jobs is given fewer slots, or more again."""
     trusted: tuple[str, ...] = ()
     """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
@@ -214,6 +217,7 @@ class Registry:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
         before = node.state
         node.active += 1
+        node.load.change(node.active, monotonic())
         if node.active == node.slots:
             self._turned(node)
         self._changed(node, before, "took a job")
@@ -223,10 +227,30 @@ class Registry:
         assert node.active > 0, "released more jobs than were reserved"
         before = node.state
         node.active -= 1
+        node.load.change(node.active, monotonic())
         if node.active == node.slots - 1:
             self._turned(node)
         self._changed(node, before, "finished its jobs")
         self.capacity()
+
+    def begins(self, node: Node) -> None:
+        """A job on the node has begun to answer. Exactly one call of `ends` follows."""
+        node.going_on += 1
+        if node.borne.began(node.going_on, node.reported.offer.slots):
+            self._resized(node)
+
+    def ends(self, node: Node) -> None:
+        """A job that had begun to answer is over."""
+        node.going_on -= 1
+
+    def _resized(self, node: Node) -> None:
+        log.info("slots", node=node.node_id, limit=node.borne.limit, collapsed=node.borne.collapsed)
+        node.slots_limit = node.borne.limit
+        self._turned(node)
+        self.capacity()
+        if node.borne.collapsed:
+            for hook in self.on_slots:
+                hook(node)
 
     def outcome(self, node: Node, result: str, model: str) -> None:
         """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
@@ -280,9 +304,27 @@ class Registry:
     # --- measurements -------------------------------------------------------------------------------------------------
 
     def learn(
-        self, node: Node, model: str, sample: StreamSample, *, prompt_bytes: int, dispatched: float, streamed: bool
+        self,
+        node: Node,
+        model: str,
+        sample: StreamSample,
+        *,
+        prompt_bytes: int,
+        dispatched: float,
+        streamed: bool,
+        load: float = 1.0,
     ) -> None:
-        """Take in the timings of one completed answer that was not empty."""
+        """Take in the timings of one completed answer that was not empty.
+
+        Args:
+            node: that answered.
+            model: with which.
+            sample: what came when.
+            prompt_bytes: size of the request's body.
+            dispatched: when the job left for the node, monotonic seconds.
+            streamed: whether the answer was a stream.
+            load: jobs on the node while it ran, on average.
+        """
         now, clock = monotonic(), sample.clock
         last = clock.last_output or now
         if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * (last - dispatched):
@@ -294,8 +336,26 @@ class Registry:
             worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=node.measured.rtt.rtt_ms, dispatched=dispatched)
         if sample.count.basis in ("usage", "clipped"):
             self.density.add(node.node_id, model, sample.count.tokens, clock.text_bytes)
+        if worth is not None:
+            self._bear(node, model, worth, load)
         node.measured.learn(model, worth, first_ms, now)
         self._settle(node, model)
+
+    def _bear(self, node: Node, model: str, worth: Credit, load: float) -> None:
+        """What a stream says about the jobs that its node bears at once. A bound from above can only say that it was slow."""
+        if load < COMPANY:
+            return
+        benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
+        lone = lone_tok_s(
+            None if benchmark is None else benchmark.decode_tok_s, [] if window is None else window.values
+        )
+        if not lone:
+            return
+        share = worth.tok_s / lone
+        if worth.at_most and share >= BORNE_SHARE:
+            return
+        if node.borne.completed(load, share, node.reported.offer.slots):
+            self._resized(node)
 
     def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int = 0, text_bytes: int = 0) -> None:
         """A benchmark was taken, or remembered; `tokens` as reported for `text_bytes` of prose."""

@@ -11,7 +11,7 @@ from brain_coord.routing.vocabulary import Basis, Liveness
 
 
 def node_state(node: Node) -> NodeState:
-    """Claims can only exclude here (VRAM, what is offered, slots); what ranks is measured or set by operators.
+    """Claims can only exclude here (VRAM, what is offered); what ranks is measured or set by operators.
 
     A model counts as loaded when the node says so *and* it has answered with it on our clock: the word alone is worth nothing.
     """
@@ -19,7 +19,7 @@ def node_state(node: Node) -> NodeState:
     return NodeState(
         node_id=node.node_id,
         state=Liveness(node.state),
-        slots=offer.slots,
+        slots=node.slots,
         active=node.running,
         queue=node.waiting,
         serves=frozenset(node.models),

@@ -265,7 +265,7 @@ class NodeGate:
             await refuse(receive, send, 403, "a slot has to come from the address of its link")
             return
         pool = node.session.slots
-        if pool.open >= node.slots + self.limits.spare_slots:
+        if pool.open >= node.reported.offer.slots + self.limits.spare_slots:
             await refuse(receive, send, 429, "more slot connections than the node offers slots")
             return
         if not await accept(receive, send):

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from brain_coord.fleet import health
-from brain_coord.measure import benchmark, credit, density, similarity, speed, window
+from brain_coord.measure import benchmark, credit, density, similarity, slots, speed, window
 from brain_coord.measure import rtt as round_trip
 from brain_coord.probes import pace
 
@@ -57,8 +57,15 @@ def test_the_figures_of_the_sentences():
         f"(beyond {density.TOLERANCE * 100:.0f} %, with at least {density.MIN_PEERS} peers",
         "{} tokens, or {} or {} where that takes less than a second".format(*benchmark.LENGTHS),
         f"last {round_trip.SAMPLES} pings",
+        f"At first that is {slots.START} at most",
+        f"the middle one of the last {slots.RECENT} kept less than a quarter",
+        f"{slots.STREAMS} completed streams at the limit",
     ):
         assert sentence in PLAIN, sentence
+
+
+def test_a_job_keeps_a_quarter_of_its_lone_speed_or_five_streams_that_reached_more_tell():
+    assert (slots.BORNE_SHARE, slots.REACHED) == (0.25, 5)
 
 
 def test_the_check_script_holds_itself_to_the_published_numbers_of_jobs():

@@ -37,12 +37,15 @@ class Mind:
         say: Callable[[RawJob], Sequence[str]] | None = None,
         hold: bool = False,
         inflate: int = 1,
+        lanes: int | None = None,
     ) -> None:
         self.salt = salt
         self.pause_s = pause_s
         self.say = say
         self.hold = hold
         self.inflate = inflate
+        self.lanes = lanes
+        self.running = 0
 
     def words(self, job: RawJob) -> Sequence[str]:
         request = job.request
@@ -51,6 +54,17 @@ class Mind:
         return said_by(job, self.salt) if self.say is None else self.say(job)
 
     async def __call__(self, job: RawJob) -> None:
+        self.running += 1
+        try:
+            await self._answer(job)
+        finally:
+            self.running -= 1
+
+    def _share(self) -> float:
+        """How much longer a word takes: an engine of a few lanes shares them among its jobs."""
+        return 1.0 if self.lanes is None else max(1.0, self.running / self.lanes)
+
+    async def _answer(self, job: RawJob) -> None:
         words = self.words(job)
         reported = usage(self.inflate * len(words))
         await job.accept()
@@ -68,7 +82,7 @@ class Mind:
         pause_s = max(0.012, self.pause_s) if job.request.get("ignore_eos") else self.pause_s
         for word in words:
             await job.event(chunk(word))
-            await asyncio.sleep(0.06 / len(words) if self.hold else pause_s)
+            await asyncio.sleep(0.06 / len(words) if self.hold else pause_s * self._share())
         await job.event(chunk(finish="stop"))
         await job.event(reported)
         await job.send(b"data: [DONE]\n\n")

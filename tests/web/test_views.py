@@ -65,6 +65,7 @@ def test_a_row_escapes_all_that_a_node_says():
         models=(evil,),
         active=0,
         slots=1,
+        claimed_slots=1,
         speeds=(Speed(evil, None, "not measured yet"),),
         rtt_ms=None,
         reliability=70,

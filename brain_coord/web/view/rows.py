@@ -46,6 +46,7 @@ class NodeRow:
     models: tuple[str, ...]
     active: int
     slots: int
+    claimed_slots: int
     speeds: tuple[Speed, ...]
     rtt_ms: float | None
     reliability: int
@@ -79,6 +80,7 @@ def node_row(node: Node, skipped: str | None = None) -> NodeRow:
         models=tuple(node.models),
         active=node.running,
         slots=node.slots,
+        claimed_slots=offer.slots,
         speeds=speeds_of(node),
         rtt_ms=None if measured.rtt.rtt_ms is None else round(measured.rtt.rtt_ms, 1),
         reliability=node.reliability,
