@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "top": ("top", "top"),
     "status": ("status", "status"),
     "ledger": ("ledger", "ledger"),
+    "schema": ("schema", "schema"),
     "version": ("version", "version"),
     "key": ("keys", "key_app"),
     "operator": ("operator", "operator_app"),

@@ -9,6 +9,7 @@ from brain_coord.browser.checkpoint import CheckpointError
 from brain_coord.browser.models import BrowserModel, add_model, model_files, read_model, remove_model
 from brain_coord.cli.rows import print_rows
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, print_json
+from brain_node.contract.nearest import did_you_mean
 
 browser_model_app = typer.Typer(no_args_is_help=True, help="Language models whose layers browser tabs may hold.")
 
@@ -40,12 +41,7 @@ def add(
 @browser_model_app.command("list")
 def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
     """List the models for tabs."""
-    rows = []
-    for path in model_files(data_dir):
-        try:
-            rows.append(_members(read_model(path)))
-        except CheckpointError as error:
-            rows.append({"id": path.stem, "stages": None, "replicas": None, "bytes": None, "folder": str(error)})
+    rows = _rows(data_dir)
     if as_json:
         print_json(rows)
     elif rows:
@@ -58,11 +54,23 @@ def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
 def remove(data_dir: DataDir, model_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
     """Offer a model to tabs no more; its checkpoint stays where it is."""
     if not remove_model(data_dir, model_id):
-        fail("no_such_model", f"there is no model {model_id}", "See: brain-coord browser-model list", USAGE)
+        known = [each["id"] for each in _rows(data_dir)]
+        hint = did_you_mean(model_id, map(str, known), "See: brain-coord browser-model list")
+        fail("no_such_model", f"there is no model {model_id}", hint, USAGE)
     if as_json:
         print_json({"id": model_id, "removed": True})
     else:
         typer.echo(f"removed {model_id}")
+
+
+def _rows(data_dir: Path) -> list[dict[str, object]]:
+    rows = []
+    for path in model_files(data_dir):
+        try:
+            rows.append(_members(read_model(path)))
+        except CheckpointError as error:
+            rows.append({"id": path.stem, "stages": None, "replicas": None, "bytes": None, "folder": str(error)})
+    return rows
 
 
 def _members(model: BrowserModel) -> dict[str, object]:

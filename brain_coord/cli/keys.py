@@ -10,6 +10,7 @@ from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_stor
 from brain_coord.receipts.body import timestamp
 from brain_coord.store import api_keys
 from brain_coord.store.records import ApiKey, Plan
+from brain_node.contract.nearest import did_you_mean
 
 key_app = typer.Typer(no_args_is_help=True, help="API keys for those who send requests.")
 
@@ -53,8 +54,10 @@ def revoke(data_dir: DataDir, key_id: Annotated[str, typer.Argument(metavar="ID"
     """Revoke a key for good; a running coordinator refuses it within a second."""
     with open_store(data_dir, write=True) as connection:
         done = api_keys.revoke_key(connection, key_id, time.time())
+        good = [] if done else [key.key_id for key in api_keys.list_keys(connection) if key.revoked_s is None]
     if not done:
-        fail("no_such_key", f"there is no good key {key_id}", "See the ids with: brain-coord key list", USAGE)
+        hint = did_you_mean(key_id, good, "See the ids with: brain-coord key list")
+        fail("no_such_key", f"there is no good key {key_id}", hint, USAGE)
     if as_json:
         print_json({"id": key_id, "revoked": True})
     else:

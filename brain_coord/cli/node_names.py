@@ -1,11 +1,11 @@
 """Which node a person means: the whole id, or enough of its first digits."""
 
-import difflib
 from pathlib import Path
 
 from brain_coord.admin import AdminError, NotRunning, ask
 from brain_coord.cli.store_access import USAGE, fail, open_store
 from brain_coord.store import nodes as stored
+from brain_node.contract.nearest import did_you_mean
 
 
 def one_node(data_dir: Path, typed: str) -> str:
@@ -17,8 +17,7 @@ def one_node(data_dir: Path, typed: str) -> str:
     wanted = wanted.rstrip("…")
     matching = [node_id for node_id in known if node_id.startswith(wanted)]
     if not matching:
-        near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "See the ids with: brain-coord nodes"
+        hint = did_you_mean(wanted, known, "See the ids with: brain-coord nodes")
         fail("no_such_node", f"no node {typed} has joined", hint, USAGE)
     if len(matching) > 1 and wanted not in matching:
         fail("ambiguous_node", f"{typed} could be {', '.join(matching[:5])}", "Give more digits of the id", USAGE)

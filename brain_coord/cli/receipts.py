@@ -20,7 +20,8 @@ from brain_coord.receipts.files import items_of
 from brain_coord.receipts.history import HistoryError, trusted_keys
 from brain_coord.receipts.signer import key_id_of
 from brain_coord.receipts.verify import BadReceipt, Finding, Verification, finding
-from brain_coord.store.receipt_rows import get_receipt, page_of_receipts
+from brain_coord.store.receipt_rows import get_receipt, page_of_receipts, receipt_ids_like
+from brain_node.contract.nearest import did_you_mean
 
 receipts_app = typer.Typer(no_args_is_help=True, help="Check, export, show and prune receipts.")
 receipts_app.command("prune")(prune)
@@ -89,8 +90,10 @@ def show(data_dir: DataDir, receipt_id: Annotated[str, typer.Argument(metavar="I
     del as_json  # a receipt has no other form
     with open_store(data_dir, write=False) as connection:
         receipt = get_receipt(connection, receipt_id)
+        like = receipt_ids_like(connection, receipt_id) if receipt is None else []
     if receipt is None:
-        fail("no_such_receipt", f"there is no receipt {receipt_id} in this store", "It may have been pruned", USAGE)
+        hint = did_you_mean(receipt_id, like, "It may have been pruned")
+        fail("no_such_receipt", f"there is no receipt {receipt_id} in this store", hint, USAGE)
     print_json(receipt.envelope())
 
 

@@ -11,7 +11,8 @@ from brain_coord.receipts.files import items_of
 from brain_coord.receipts.verify import BadReceipt, parse
 from brain_coord.routing.reading import SnapshotError
 from brain_coord.routing.replay import Replay, replay
-from brain_coord.store.receipt_rows import get_receipt
+from brain_coord.store.receipt_rows import get_receipt, receipt_ids_like
+from brain_node.contract.nearest import did_you_mean
 
 NOT_THE_SAME: Final = 1
 """Exit code: something came out otherwise."""
@@ -54,8 +55,10 @@ def _envelopes(data_dir: Path, which: str) -> list[Any]:
         return items
     with open_store(data_dir, write=False) as connection:
         sealed = get_receipt(connection, which)
+        like = receipt_ids_like(connection, which) if sealed is None else []
     if sealed is None:
-        fail("no_such_receipt", f"there is no receipt {which} in this store, and no file of that name", "", USAGE)
+        hint = did_you_mean(which, like, "See the ids with: brain-coord receipts export")
+        fail("no_such_receipt", f"there is no receipt {which} in this store, and no file of that name", hint, USAGE)
     return [sealed.envelope()]
 
 

@@ -11,6 +11,7 @@ from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_stor
 from brain_coord.receipts.body import timestamp
 from brain_coord.store import join_tokens
 from brain_coord.store.records import JoinToken
+from brain_node.contract.nearest import did_you_mean
 
 token_app = typer.Typer(no_args_is_help=True, help="Join tokens that admit nodes.")
 
@@ -77,8 +78,10 @@ def revoke(data_dir: DataDir, token_id: Annotated[str, typer.Argument(metavar="I
     """Revoke a token for good. Nodes that it has admitted stay; ban those that should not."""
     with open_store(data_dir, write=True) as connection:
         done = join_tokens.revoke_token(connection, token_id, time.time())
+        good = [] if done else [each.token_id for each in join_tokens.list_tokens(connection) if not each.revoked_s]
     if not done:
-        fail("no_such_token", f"there is no good token {token_id}", "See the ids with: brain-coord token list", USAGE)
+        hint = did_you_mean(token_id, good, "See the ids with: brain-coord token list")
+        fail("no_such_token", f"there is no good token {token_id}", hint, USAGE)
     if as_json:
         print_json({"id": token_id, "revoked": True})
     else:

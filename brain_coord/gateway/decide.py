@@ -1,7 +1,6 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,12 +20,12 @@ from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, ResourceClass
 from brain_node.contract.catalog import Catalog
+from brain_node.contract.nearest import SUGGESTED, nearest
 
 OUTPUT_TOKENS: Final = 512
 """Length of an answer, for a cost estimate, when the client set no limit."""
 
 BYTES_PER_TOKEN: Final = 4
-NAMES_SUGGESTED: Final = 3
 
 KEEPS_OUT: Final = {
     Exclusion.PRIVACY: "privacy {privacy} does not allow it",
@@ -230,14 +229,16 @@ class Decider:
         offered = self.models()
         if request.model in offered or request.model in self.catalog or request.model == AUTO_MODEL:
             return fault("not_found", f"no class offers {request.dialect.path} for {request.model}", param="model")
-        near = self._nearest(request.model, offered)
-        hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        return fault("model_not_found", f"the model {request.model} is not known here{hint}", param="model")
+        return fault(
+            "model_not_found",
+            f"the model {request.model} is not known here{self.hint(request.model, offered)}",
+            param="model",
+        )
 
-    def _nearest(self, model: str, offered: dict[str, list[str]]) -> list[str]:
-        """Names that are offered or known and look like it; what is offered comes first."""
-        served = difflib.get_close_matches(model, offered, NAMES_SUGGESTED)
-        return list(dict.fromkeys([*served, *self.catalog.nearest(model)]))[:NAMES_SUGGESTED]
+    def hint(self, model: str, offered: Iterable[str]) -> str:
+        """The names that somebody may have meant, as the end of a sentence; what is offered comes first."""
+        near = list(dict.fromkeys([*nearest(model, offered), *self.catalog.nearest(model)]))[:SUGGESTED]
+        return f"; the nearest names are {', '.join(near)}" if near else ""
 
 
 _BASE64: Final = b";base64,"

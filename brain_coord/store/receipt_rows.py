@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, and_, delete, func, or_, select
 
@@ -11,6 +11,10 @@ from brain_coord.store import tables
 from brain_coord.store.bulk import insert_rows
 from brain_coord.store.records import Checkpoint
 from brain_coord.store.upsert import upsert
+
+ALIKE_CHARS: Final = 6
+ALIKE: Final = 100
+NEWEST: Final = 2000
 
 _RECEIPTS = tables.receipts
 _POINTS = tables.receipt_checkpoints
@@ -71,6 +75,14 @@ def link_hash(connection: Connection, chain: str, seq: int) -> bytes | None:
         select(_RECEIPTS.c.hash).where(_RECEIPTS.c.chain == chain, _RECEIPTS.c.seq == seq)
     ).scalar()
     return None if found is None else bytes(found)
+
+
+def receipt_ids_like(connection: Connection, typed: str) -> list[str]:
+    """Ids that somebody may have meant: those that begin alike, and the newest."""
+    column = _RECEIPTS.c.receipt_id
+    alike = select(column).where(column.startswith(typed[:ALIKE_CHARS], autoescape=True)).limit(ALIKE)
+    newest = select(column).order_by(_RECEIPTS.c.created_s.desc()).limit(NEWEST)
+    return [*connection.execute(alike).scalars(), *connection.execute(newest).scalars()]
 
 
 def get_receipt(connection: Connection, receipt_id: str) -> Sealed | None:

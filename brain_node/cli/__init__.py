@@ -6,7 +6,7 @@ import sys
 import typer
 
 from brain_node import __version__
-from brain_node.cli import control, doctor, engine, gpus, identity, join, logs, models, service, status
+from brain_node.cli import control, doctor, engine, gpus, identity, join, logs, models, schema, service, status
 
 app = typer.Typer(
     name="brain-node",
@@ -24,6 +24,7 @@ app.command()(doctor.doctor)
 app.command()(gpus.gpus)
 app.command()(models.models)
 app.command()(logs.logs)
+app.command()(schema.schema)
 app.add_typer(identity.app, name="identity")
 app.add_typer(service.app, name="service")
 app.add_typer(engine.app, name="engine")

@@ -11,6 +11,7 @@ import platformdirs
 import typer
 
 from brain_node import exit_codes
+from brain_node.contract.nearest import did_you_mean
 from brain_node.engine.environments import (
     DEFAULT_VERSION,
     EngineEnv,
@@ -128,7 +129,7 @@ def show(
         fault = EngineError(
             "engine_missing",
             f"no engine {name or 'for ' + default_flavour().value} is installed (installed: {names})",
-            "run: brain-node engine install",
+            did_you_mean(name or "", (env.name for env in found), "run: brain-node engine install"),
         )
         _fail(fault, as_json=as_json)
     _show(wanted[0], as_json=as_json)

@@ -15,6 +15,7 @@ from brain_node.agent.log_line import plain_line
 from brain_node.cli.completion import complete_log
 from brain_node.cli.errors import fail
 from brain_node.cli.options import DataDir
+from brain_node.contract.nearest import did_you_mean
 from brain_node.exit_codes import UNAVAILABLE, USAGE
 from brain_node.settings import data_dir_of
 
@@ -61,8 +62,10 @@ def log_of(folder: Path, model: str | None) -> Path:
     wanted = model.replace("/", "--")
     parts = [name for name in there if name == wanted] or [name for name in there if wanted.lower() in name.lower()]
     if len(parts) != 1:
-        names = ", ".join(name.replace("--", "/") for name in parts or there) or "none yet"
-        fail("no_log", f"there is no engine log for `{model}`", f"logs there are: {names}", USAGE)
+        models = [name.replace("--", "/", 1) for name in parts or there]
+        there_are = f"logs there are: {', '.join(models) or 'none yet'}"
+        hint = there_are if parts else did_you_mean(model, models, there_are)
+        fail("no_log", f"there is no engine log for `{model}`", hint, USAGE)
     return folder / f"{parts[0]}.log"
 
 

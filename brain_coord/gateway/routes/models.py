@@ -35,7 +35,6 @@ async def get_model(model: str, context: Context, _caller: KnownCaller) -> dict[
     """One model."""
     offers = _offers(context)
     if model not in offers:
-        near = context.gateway.decider.catalog.nearest(model[:MODEL_CHARS])
-        hint = f"; the nearest names are {', '.join(near)}" if near else ""
+        hint = context.gateway.decider.hint(model[:MODEL_CHARS], offers)
         raise fault("model_not_found", f"no class offers {model[:MODEL_CHARS]} now{hint}", param="model")
     return _entry(model, offers[model])

@@ -1,0 +1,25 @@
+"""`brain-coord schema`: the JSON Schema of what a command prints with `--json`."""
+
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from brain_coord.cli.shapes import SHAPES
+from brain_coord.cli.store_access import USAGE, fail, print_json
+from brain_node.contract.nearest import did_you_mean
+
+
+def schema(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Such as `nodes` or `nodes show`; all of them when left out.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of what a command prints with --json, exact for this version."""
+    if not command:
+        print_json({name: TypeAdapter(shape).json_schema() for name, shape in SHAPES.items()})
+        return
+    name = " ".join(command)
+    if name not in SHAPES:
+        fail("no_such_schema", f"`{name}` prints no JSON", did_you_mean(name, SHAPES, "brain-coord schema"), USAGE)
+    print_json(TypeAdapter(SHAPES[name]).json_schema())
