@@ -88,6 +88,7 @@ async def the_fleet(coordinator: Configured, said: Said) -> None:
             assert address.connected == [node.node_id]
             targets = {each.name: each for each in await said("targets")}
             assert targets["near"].not_found == ["m on /v1/chat/completions"]
+            assert (await said("status")).nodes.connected == 1
             top = await said("top", "--once")
             assert top.summary.connected == 1
             assert {each.outcome for each in top.decisions} == {"completed", "failed"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from brain_coord.cli.shapes import fleet, receipts, routing, store
+from brain_coord.cli.shapes import fleet, receipts, routing, status, store
 
 _ACTED = fleet.NodeChanged | fleet.NodeShownRemembered
 
@@ -15,6 +15,7 @@ SHAPES: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "check-config": receipts.ConfigGood | receipts.ConfigBad,
         "route": routing.Decided | list[routing.Decided] | routing.Replayed | list[routing.Replayed],
+        "status": status.Status,
         "targets": list[fleet.Target],
         "top": fleet.Top,
         "ledger": list[receipts.LedgerRow],

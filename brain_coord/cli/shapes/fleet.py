@@ -27,6 +27,14 @@ class JoinBenchmark(Shape):
     """Wall time in seconds since 1970."""
 
 
+class SlotsBorne(Shape):
+    """Slots as far as the node was seen to bear them."""
+
+    limit: int
+    collapsed: bool
+    """Whether it once bore fewer than it was given."""
+
+
 class Measured(Shape):
     """On the coordinator's clock; by model where it says so."""
 
@@ -38,6 +46,7 @@ class Measured(Shape):
     """By model, below 1 where the node reports more tokens than its peers do for as much text."""
     decode_tok_s: dict[str, Samples]
     first_output_ms: dict[str, Samples]
+    slots: SlotsBorne
     benchmarks: dict[str, JoinBenchmark]
 
 
@@ -58,6 +67,7 @@ class Reported(Shape):
     """What the node says of itself."""
 
     agent_version: str | None
+    slots: int
     vram_mib: int | None
     gpus: list[Card]
     engine: str | None
@@ -112,6 +122,8 @@ class NodeChanged(Node):
     banned: str | None
     """Why."""
     draining: bool
+    linked_at: str | None
+    """The coordinator of the cluster that holds its link; null for this one, or for none."""
 
 
 class ScoreTerm(Shape):
