@@ -108,6 +108,7 @@ class Coordinator:
             meters=KeyMeters(settings.plans),
             bodies=BodyBudget(settings.gateway.bodies_bytes),
         )
+        store.expect(lambda: len(gateway.running))
         gate = NodeGate(
             registry=registry,
             admission=fleet,

@@ -102,6 +102,10 @@ class StoreCore:
         """Whether receipts are being recorded, and where; costs nothing."""
         return self._writer.health
 
+    def expect(self, in_flight: Callable[[], int]) -> None:
+        """Tell how many receipts may come soon: while there are more than have come, a write waits a moment for them."""
+        self._writer.expected = in_flight
+
     def write(self, operation: Callable[[Connection], T]) -> "asyncio.Future[T]":
         """Run a function in the writer's next transaction; the future resolves when that is durable.
 
