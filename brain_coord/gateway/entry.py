@@ -14,7 +14,7 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import DIALECTS, Dialect
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
-from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_error
+from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, connection_of, headers_of, read_body, send_error
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, SharedMeters, TaggedSend
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
@@ -114,6 +114,7 @@ class Gateway:
             limit_bytes=settings.body_bytes,
             idle_s=settings.body_idle_s,
             least_bytes_per_s=settings.body_bytes_per_s,
+            connection=connection_of(scope),
             lease=lease,
         )
         query = scope["query_string"].decode("latin-1")

@@ -14,7 +14,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled
+from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watched
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.reply import failure_of, refusal_of, reply_headers, tail_bytes, whole_bytes
@@ -71,7 +71,6 @@ class Generation:
         self._send = send
         self._journal = journal
         self._settings = settings
-        self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -101,21 +100,18 @@ class Generation:
 
     async def run(self) -> None:
         """Run to the end. Raises nothing that a client could cause."""
-        watcher = self._loop.create_task(self._watch_client())
         if self._request.stream:
             self._stream = ClientStream(
                 self._send, lambda: reply_headers(self.record), keepalive_s=self._settings.keepalive_s
             )
         try:
-            await self._attempt_and_finish()
+            with watched(self._scope, self._receive, self._client_left):
+                await self._attempt_and_finish()
         finally:
-            watcher.cancel()
             if self._stream is not None:
                 await self._stream.close()
 
-    async def _watch_client(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def _client_left(self) -> None:
         self.interrupt("slow_client" if was_stalled(self._scope) else "client_cancelled")
 
     async def _attempt_and_finish(self) -> None:

@@ -1,9 +1,10 @@
 """Plain ASGI for the hot routes: reading a bounded body, sending one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from brain_coord.gateway.bodies import BodyLease
 from brain_coord.gateway.errors import ApiError, fault
@@ -17,6 +18,26 @@ Headers = list[tuple[bytes, bytes]]
 JSON: Final = (b"content-type", b"application/json")
 CONNECTION: Final = "brain.connection"
 """The ASGI extension under which a request finds the connection it came on."""
+
+
+class Connection(Protocol):
+    """A client's connection as our own server has it."""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it was cut because the client had stopped reading."""
+
+    def whole_body(self) -> bytes | None:
+        """The request's body, if all of it is there."""
+
+    def watch(self, gone: Callable[[], None]) -> None:
+        """Call this when the client leaves before its answer is complete."""
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """The connection that a request came on, `None` under another server than ours."""
+    found: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+    return found
 
 
 class ClientGone(Exception):  # noqa: N818
@@ -36,6 +57,7 @@ async def read_body(
     idle_s: float,
     least_bytes_per_s: float = 8 * 1024,
     lease: BodyLease | None = None,
+    connection: "Connection | None" = None,
 ) -> bytes:
     """The request's body.
 
@@ -46,6 +68,7 @@ async def read_body(
         idle_s: the most between two pieces of it.
         least_bytes_per_s: what it must keep up after `idle_s`; a client that trickles holds its place for no longer.
         lease: of the memory for bodies, where nobody else counts it.
+        connection: on which the request came; where all of the body is there already, nothing is waited for.
 
     Raises:
         ApiError: 413, 415, 408, or 503 while there is no memory for it.
@@ -53,13 +76,19 @@ async def read_body(
     """
     if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
         raise fault("unsupported_encoding", f"a body in {headers['content-encoding'][:40]} is not read; send it plain")
-    too_large = fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
     length = headers.get("content-length", "")
     if length.isdigit():
         if int(length) > limit_bytes:
-            raise too_large
+            raise _too_large(limit_bytes)
         if lease is not None:
             lease.check(int(length))
+    whole = None if connection is None else connection.whole_body()
+    if whole is not None:
+        if len(whole) > limit_bytes:
+            raise _too_large(limit_bytes)
+        if lease is not None:
+            lease.grow(len(whole))
+        return whole
     parts: list[bytes] = []
     size = 0
     more = True
@@ -75,13 +104,17 @@ async def read_body(
         part = event.get("body", b"")
         size += len(part)
         if size > limit_bytes:
-            raise too_large
+            raise _too_large(limit_bytes)
         if lease is not None:
             lease.grow(size)
         if part:
             parts.append(part)
         more = event.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit_bytes: int) -> ApiError:
+    return fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
@@ -98,5 +131,26 @@ async def send_error(send: Send, error: ApiError, headers: Headers, body: bytes 
 
 def was_stalled(scope: Scope) -> bool:
     """Whether the server cut the connection because the client had stopped reading."""
-    connection = scope.get("extensions", {}).get(CONNECTION)
-    return connection is not None and bool(connection.stalled)
+    connection = connection_of(scope)
+    return connection is not None and connection.stalled
+
+
+@contextmanager
+def watched(scope: Scope, receive: Receive, gone: Callable[[], None]) -> Iterator[None]:
+    """Within the block, call `gone` when the client leaves. Under another server than ours, a task has to wait for that."""
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.watch(gone)
+        yield
+        return
+
+    async def wait() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone()
+
+    task = asyncio.ensure_future(wait())
+    try:
+        yield
+    finally:
+        task.cancel()
