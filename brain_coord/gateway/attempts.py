@@ -20,7 +20,6 @@ What counts against a target feeds its breaker at once, except for engine errors
 known only at the end of the request.
 """
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from typing import Final
 from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
 from brain_coord.gateway.answer import Answer, Attempt
+from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.relay import (
     EngineFault,
     PhaseLimits,
@@ -187,12 +187,12 @@ class _Try:
             self._stream.on_commit = lambda: self._target.health.succeeded(ticket, self._asked)
         try:
             try:
-                async with asyncio.timeout(self._limits.phases.accept_within_s(len(job.body))):
+                with Deadline(self._started + self._limits.phases.accept_within_s(len(job.body))):
                     exchange = await self._target.start(job)
             except TimeoutError:
                 raise TargetFault("not_accepted", "the target did not accept the job in time", ran=False) from None
             try:
-                async with asyncio.timeout(self._remaining if self._stream is not None else None):
+                with Deadline(None if self._stream is None else monotonic() + self._remaining):
                     settled = await self._exchange(exchange)
             except TimeoutError:
                 # A stream that keeps coming is no fault of the target; the request's own time is up.
@@ -248,7 +248,7 @@ class _Try:
             head_s = limits.phases.whole_answer_s(request.max_output_tokens, generates=generates)
         by = monotonic() + min(head_s, self._remaining)
         try:
-            async with asyncio.timeout(by - monotonic()):
+            with Deadline(by):
                 head = await exchange.head()
         except TimeoutError:
             fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time

@@ -4,9 +4,6 @@ The last events (finish, usage, end marker) are not sent here: they leave once t
 returns them, and a client that has seen the end of an answer can rely on its receipt.
 """
 
-import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol
@@ -15,6 +12,7 @@ import orjson
 
 from brain_coord.classes.target import Exchange, TargetFault
 from brain_coord.gateway.answer import Answer
+from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.engine_fault import EngineFault, engine_error
 from brain_coord.gateway.passage import Passage, Tail
@@ -75,14 +73,16 @@ async def relay_stream(
     """
     passage = Passage(dialect, answer, client_usage=client_usage)
     try:
-        with _patience(passage, answer.clock.dispatched + limits.first_output_s, limits.between_events_s) as engine:
-            async with engine.timer:
-                while (chunk := await exchange.read()) is not None:
-                    if ready := passage.feed(chunk, monotonic()):
-                        engine.waited_for_since = None  # a slow client's time is not the engine's
-                        answer.passed_on(ready)
-                        await out.write(ready)
-                    engine.waited_for_since = monotonic()
+        with Deadline(answer.clock.dispatched + limits.first_output_s, every_s=limits.between_events_s) as silent:
+            while (chunk := await exchange.read()) is not None:
+                now = monotonic()
+                if ready := passage.feed(chunk, now):
+                    answer.passed_on(ready)
+                    silent.move(None)  # a slow client's time is not the engine's
+                    await out.write(ready)
+                    now = monotonic()
+                if passage.committed:
+                    silent.move(now + limits.between_events_s)
     except TimeoutError:
         what = "between two events" if passage.committed else "before the first output"
         raise TargetFault("timeout", f"the engine was silent for too long {what}", ran=True) from None
@@ -91,46 +91,6 @@ async def relay_stream(
         answer.passed_on(ready)
         await out.write(ready)
     return tail
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """The wait for an engine.
-
-    Attributes:
-        waited_for_since: when the present wait began, monotonic seconds; `None` while the client is written to.
-    """
-
-    timer: asyncio.Timeout
-    waited_for_since: float | None
-
-
-@contextmanager
-def _patience(passage: Passage, first_by: float, between_s: float) -> Iterator[_Waiting]:
-    """Ends the wait when the engine is silent for too long.
-
-    The check runs about once per limit, not once per event: it looks back to when the present wait began.
-    """
-    loop = asyncio.get_running_loop()
-    engine = _Waiting(asyncio.timeout(None), monotonic())
-    handle: asyncio.TimerHandle | None = None
-
-    def check() -> None:
-        nonlocal handle
-        now, since = monotonic(), engine.waited_for_since
-        by = (now if since is None else since) + between_s if passage.committed else first_by
-        left = by - now
-        if left <= 0 and since is not None:
-            engine.timer.reschedule(loop.time())
-        else:
-            handle = loop.call_later(max(left, 0.01), check)
-
-    handle = loop.call_later(max(0.0, min(first_by - monotonic(), between_s)), check)
-    try:
-        yield engine
-    finally:
-        if handle is not None:
-            handle.cancel()
 
 
 async def relay_whole(
@@ -172,16 +132,15 @@ async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, li
     """
     parts: list[bytes] = []
     size = 0
-    loop = asyncio.get_running_loop()
     by = monotonic() + whole_s
     try:
-        async with asyncio.timeout(whole_s) as timer:
+        with Deadline(by, every_s=limits.between_events_s) as silent:
             while (chunk := await exchange.read()) is not None:
                 size += len(chunk)
                 if size > limit_bytes:
                     raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
                 parts.append(chunk)
-                timer.reschedule(loop.time() + min(limits.between_events_s, by - monotonic()))
+                silent.move(min(by, monotonic() + limits.between_events_s))
     except TimeoutError:
         raise TargetFault("timeout", "the engine was silent for too long", ran=True) from None
     return b"".join(parts)

@@ -1,0 +1,63 @@
+"""A limit on how long a block may wait: `asyncio.timeout` on our own clock, at a third of its cost, and moved for nothing.
+
+A request goes through several phases with a limit each, and a stream moves its limit with every event. So moving it only
+notes the new time; the timer looks at that when it goes off, and sets itself again if it was too early.
+"""
+
+import asyncio
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+_SOON_S = 0.01
+
+
+class Deadline:
+    """Ends the block with `TimeoutError` when it is late. Enter it once, inside a task.
+
+    Args:
+        by: when it has to be over, monotonic seconds; `None` for no limit yet.
+        every_s: the longest time between two looks: a limit that is moved to an earlier time may be seen so much later.
+    """
+
+    __slots__ = ("_by", "_cancelling", "_every_s", "_late", "_task", "_timer")
+
+    def __init__(self, by: float | None, every_s: float | None = None) -> None:
+        self._by = by
+        self._every_s = every_s
+        self._late = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def move(self, by: float | None) -> None:
+        """Another time from now on, `None` for none."""
+        self._by = by
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        if self._by is not None or self._every_s is not None:
+            self._look()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _look(self) -> None:
+        now = monotonic()
+        left_s = self._every_s if self._by is None else self._by - now
+        if left_s is None:
+            self._timer = None
+        elif self._by is not None and left_s <= 0:
+            self._timer, self._late = None, True
+            self._task.cancel()
+        else:
+            wait_s = left_s if self._every_s is None else min(left_s, self._every_s)
+            self._timer = self._task.get_loop().call_later(max(wait_s, _SOON_S), self._look)

@@ -1,0 +1,79 @@
+"""A limit on a wait: it ends what is late, can be moved, and leaves the cancellations of others alone."""
+
+import asyncio
+from time import monotonic
+
+import pytest
+
+from brain_coord.gateway.deadline import Deadline
+
+
+async def test_what_is_late_ends_with_a_timeout_and_the_task_goes_on():
+    with pytest.raises(TimeoutError), Deadline(monotonic() + 0.02):
+        await asyncio.Event().wait()
+    assert asyncio.current_task().cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_what_is_over_in_time_is_left_alone():
+    with Deadline(monotonic() + 0.02):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
+
+
+async def test_a_time_that_has_passed_already_ends_the_first_wait():
+    with pytest.raises(TimeoutError), Deadline(monotonic() - 1):
+        await asyncio.Event().wait()
+
+
+async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
+    began = monotonic()
+    with pytest.raises(TimeoutError), Deadline(began + 0.02, every_s=0.02) as deadline:
+        deadline.move(began + 0.1)
+        await asyncio.sleep(0.05)
+        deadline.move(None)
+        await asyncio.sleep(0.1)
+        deadline.move(monotonic() + 0.05)
+        await asyncio.Event().wait()
+    assert monotonic() - began >= 0.15
+
+
+async def test_without_any_limit_nothing_ends():
+    with Deadline(None):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_cancellation_by_somebody_else_stays_one():
+    async def work():
+        with Deadline(monotonic() + 60):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_late_and_cancelled_at_once_is_cancelled():
+    async def work():
+        with Deadline(monotonic() - 1):
+            asyncio.current_task().cancel()
+            await asyncio.Event().wait()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(work())
+
+
+async def test_the_inner_of_two_limits_does_not_take_the_outer_ones_end():
+    with pytest.raises(TimeoutError), Deadline(monotonic() + 0.02):
+        try:
+            with Deadline(monotonic() + 60):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            pytest.fail("the inner limit had not come")
+
+
+async def test_an_error_of_the_block_is_not_hidden():
+    with pytest.raises(KeyError), Deadline(monotonic() + 60):
+        raise KeyError
