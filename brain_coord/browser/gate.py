@@ -24,7 +24,7 @@ from brain_coord.browser.tabs import Tabs
 from brain_coord.fleet.addresses import AddressBook, network_of
 from brain_coord.fleet.node import Session
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
-from brain_coord.link.socket import LinkSocket, header, peer_address, refuse
+from brain_coord.link.socket import LinkSocket, frames_of, header, peer_address, refuse
 from brain_node.contract.identity import verify_hello
 from brain_node.contract.limits import FRAME_BYTES, PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
 from brain_node.contract.messages import (
@@ -242,7 +242,7 @@ class BrowserGate:
         if not await accept(receive, send, SLOT_PROTOCOL):
             return
         assert isinstance(pool, SlotQueue)
-        await Slot(receive, send).serve(pool)
+        await Slot(frames_of(scope)).serve(pool)
         await LinkSocket(receive, send).close(GOING_AWAY, "the slot is not needed any more")
 
     # --- housekeeping ------------------------------------------------------------------------------------------------

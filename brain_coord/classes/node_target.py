@@ -9,10 +9,11 @@ from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
+from brain_coord.link.slot_text import made_job
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
-from brain_node.contract.messages import NOT_RUN, Accepted, End, Head, Job
+from brain_node.contract.messages import NOT_RUN, Accepted, End, Head
 
 
 class NodeTarget:
@@ -88,10 +89,7 @@ class NodeTarget:
 
     async def _hand_over(self, slot: Slot, job: JobSpec) -> None:
         size = len(job.body)
-        # Every value is our own, so there is nothing to validate.
-        message = Job.model_construct(
-            id=job.job_id, model=self.model, path=job.path, deadline_s=job.deadline_s, body_bytes=size
-        )
+        message = made_job(job.job_id, self.model, job.path, job.deadline_s, size)
         await slot.send_job(message, job.body, FRAME_BYTES)
         answer = await slot.read()
         if isinstance(answer, End):
@@ -166,8 +164,11 @@ class NodeExchange:
 
     async def read(self) -> bytes | None:
         """The engine's next bytes."""
-        message = await self._message()
-        if isinstance(message, bytes):
+        try:
+            message = await self._slot.read()
+        except SlotLost as error:
+            raise TargetFault("node_lost", str(error), ran=True) from error
+        if type(message) is bytes:
             if not self._began:
                 self._began = True
                 self._registry.begins(self._node)

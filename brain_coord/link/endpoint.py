@@ -17,7 +17,7 @@ from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.orders import DRAIN_S, GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
-from brain_coord.link.socket import LinkSocket, accept, header, peer_address, refuse
+from brain_coord.link.socket import LinkSocket, accept, frames_of, header, peer_address, refuse
 from brain_coord.link.turnstile import Turnstile
 from brain_coord.measure.lag import LoopLag
 from brain_node.contract.identity import verify_hello
@@ -271,7 +271,7 @@ class NodeGate:
         if not await accept(receive, send):
             return
         assert isinstance(pool, SlotQueue)
-        await Slot(receive, send).serve(pool)
+        await Slot(frames_of(scope)).serve(pool)
         await LinkSocket(receive, send).close(GOING_AWAY, "the slot is not needed any more")
 
     def _misplaced(self, node: Node, session: Session, address: str) -> None:

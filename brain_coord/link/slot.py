@@ -1,15 +1,15 @@
 """One slot connection at the coordinator: idle, or carrying exactly one job.
 
-While idle, somebody has to wait for the connection's next frame, or its end would go unseen; while a job runs, that
-frame belongs to the job. So the pending read is *handed over*: a job that takes the slot first awaits the read that the
-idle slot had started, then reads by itself. No queue and no extra task stands between the socket and the stream.
+While idle, nobody reads: the connection itself tells when something comes, as that can only be its end or something out of
+turn. While a job runs, every frame belongs to the job, which takes what is there and waits only for what is not. No queue
+and no task stands between the socket and the stream.
 """
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from brain_coord.link.slot_text import job_text, read_answer
 from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, encode
@@ -25,14 +25,29 @@ class SlotLost(Exception):  # noqa: N818 — what happened, not what kind of cla
     """The slot connection ended or broke the protocol while a job was on it."""
 
 
+class Frames(Protocol):
+    """A websocket whose frames can also be had without waiting."""
+
+    async def receive(self) -> Any:
+        """The next event, as an ASGI server gives it."""
+
+    async def send(self, message: Any) -> None:
+        """Send an event."""
+
+    def poll(self) -> Any:
+        """The next event if it is there, else `None`."""
+
+    def alert(self, told: Callable[[], None]) -> None:
+        """Call this once, as soon as an event is there."""
+
+
 class Slot:
     """A slot connection. `serve` is run by the websocket endpoint; everything else by the job that took the slot."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
-        self._pending: asyncio.Task[MutableMapping[str, Any]] | None = None
-        self._wake: asyncio.Future[None] | None = None
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._pool: SlotQueue | None = None
+        self._ended: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[Any] | None = None
         self._kicked = False
         self.closed = False
@@ -41,50 +56,44 @@ class Slot:
 
     async def serve(self, pool: "SlotQueue") -> None:
         """Offer the slot to `pool` whenever it is idle, until the connection ends."""
-        loop = asyncio.get_running_loop()
+        self._ended = asyncio.get_running_loop().create_future()
+        self._pool = pool
         pool.opened(self)
         try:
-            while not self.closed:
-                self._wake = loop.create_future()
-                self.taken = False
-                if self._pending is None:
-                    self._pending = loop.create_task(self._read_event())
-                    self._pending.add_done_callback(self._spoke)
-                elif self._pending.done():
-                    return  # it spoke while nobody listened: the end of a job, or something out of turn
-                pool.offer(self)
-                await self._wake
+            if not self.closed:
+                self._rest()
+                await self._ended
         finally:
             self.close()
-            if self._pending is not None:
-                self._pending.cancel()
             pool.gone(self)
 
-    def _spoke(self, _: object) -> None:
-        """The read that was started while idle is over. Without a job the peer has closed, or spoke out of turn."""
+    def _rest(self) -> None:
+        """Nothing runs: offer the slot, unless it spoke while nobody listened."""
+        self.taken = False
+        self._frames.alert(self._spoke)
+        if not self.closed and self._pool is not None:
+            self._pool.offer(self)
+
+    def _spoke(self) -> None:
+        """Something came. Without a job the peer has closed, or spoke out of turn."""
         if not self.taken:
             self.close()
 
-    async def _read_event(self) -> MutableMapping[str, Any]:
-        return await self._receive()
-
-    async def _next(self) -> MutableMapping[str, Any]:
+    async def _next(self) -> Any:
         if self.closed:
             raise SlotLost("the node's slot connection closed")
-        self._reader = asyncio.current_task()
-        try:
-            if self._pending is not None:
-                event = await asyncio.shield(self._pending)
-                self._pending = None
-            else:
-                event = await self._receive()
-        except asyncio.CancelledError:
-            if self._kicked and self._reader is not None and self._reader.uncancel() == 0:
-                raise SlotLost("the node's slot connection closed") from None
-            raise
-        finally:
-            self._reader = None
-            self._kicked = False
+        event = self._frames.poll()
+        if event is None:
+            self._reader = asyncio.current_task()
+            try:
+                event = await self._frames.receive()
+            except asyncio.CancelledError:
+                if self._kicked and self._reader is not None and self._reader.uncancel() == 0:
+                    raise SlotLost("the node's slot connection closed") from None
+                raise
+            finally:
+                self._reader = None
+                self._kicked = False
         if event["type"] == "websocket.disconnect":
             self.close()
             raise SlotLost("the node's slot connection closed")
@@ -105,7 +114,7 @@ class Slot:
 
     async def _transmit(self, event: MutableMapping[str, Any]) -> None:
         try:
-            await self._send(event)
+            await self._frames.send(event)
         except (OSError, RuntimeError) as error:  # a server signals a closed websocket with either
             self.close()
             raise SlotLost("the node's slot connection closed") from error
@@ -153,16 +162,16 @@ class Slot:
         """The job is over; the slot goes back to the pool, or is closed if the job's end was not seen."""
         if self.job_id is not None:
             self.close()
-        elif self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        elif not self.closed:
+            self._rest()
 
     def close(self) -> None:
         """End the connection: a job that reads from it is told at once; `serve` returns and its endpoint hangs up."""
         if self.closed:
             return
         self.closed = True
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._kicked = True
             self._reader.cancel()

@@ -4,11 +4,14 @@ A model checks each field of each message; for messages of three known fields th
 not look exactly as expected is read by the model, which also says what is wrong with it.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
+from pydantic import BaseModel
 
 from brain_node.contract.messages import Accepted, End, Head, Job, Message, decode
+
+M = TypeVar("M", bound=BaseModel)
 
 _CONTENT_TYPE_CHARS: Final = 256
 _SHORT_CHARS: Final = 64
@@ -46,7 +49,7 @@ def read_answer(text: str, job_id: str | None) -> Message | None:
         return decode(text)
     kind = data.get("type")
     if kind == "accepted":
-        return Accepted.model_construct(id=job_id)
+        return _made(Accepted, {"type": "accepted", "id": job_id})
     if kind == "end":
         return _end(data, job_id) or decode(text)
     if kind == "head":
@@ -54,10 +57,35 @@ def read_answer(text: str, job_id: str | None) -> Message | None:
     return decode(text)
 
 
+def made_job(job_id: str, model: str, path: str, deadline_s: float, body_bytes: int) -> Job:
+    """A job of our own values."""
+    return _made(
+        Job,
+        {
+            "type": "job",
+            "id": job_id,
+            "model": model,
+            "path": path,
+            "deadline_s": deadline_s,
+            "body_bytes": body_bytes,
+        },
+    )
+
+
+def _made(kind: type[M], values: dict[str, Any]) -> M:
+    """As `model_construct`, for values that are complete and checked; that goes through the fields one by one."""
+    message = kind.__new__(kind)
+    object.__setattr__(message, "__dict__", values)
+    object.__setattr__(message, "__pydantic_fields_set__", set(values))
+    object.__setattr__(message, "__pydantic_extra__", None)
+    object.__setattr__(message, "__pydantic_private__", None)
+    return message
+
+
 def _end(data: dict[str, Any], job_id: str) -> End | None:
     ok, cause = data.get("ok"), data.get("cause")
     if type(ok) is bool and _is_short(cause, _SHORT_CHARS):
-        return End.model_construct(id=job_id, ok=ok, cause=cause)
+        return _made(End, {"type": "end", "id": job_id, "ok": ok, "cause": cause})
     return None
 
 
@@ -66,7 +94,10 @@ def _head(data: dict[str, Any], job_id: str) -> Head | None:
     retry_after = data.get("retry_after")
     fits = type(content_type) is str and len(content_type) <= _CONTENT_TYPE_CHARS
     if type(status) is int and 100 <= status <= 599 and fits and _is_short(retry_after, _SHORT_CHARS):
-        return Head.model_construct(id=job_id, status=status, content_type=content_type, retry_after=retry_after)
+        return _made(
+            Head,
+            {"type": "head", "id": job_id, "status": status, "content_type": content_type, "retry_after": retry_after},
+        )
     return None
 
 

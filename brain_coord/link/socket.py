@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Final
 
-from brain_coord.link.slot import Receive, Send
+from brain_coord.link.slot import Frames, Receive, Send
 from brain_node.contract.messages import Message, encode
 
 
@@ -21,6 +21,16 @@ def peer_address(scope: MutableMapping[str, Any]) -> str:
     """The address of the other end, as the server (with its list of trusted proxies) sees it."""
     client = scope.get("client")
     return client[0] if client else "unknown"
+
+
+FRAMES: Final = "brain.frames"
+"""The ASGI extension under which a websocket's endpoint finds its connection."""
+
+
+def frames_of(scope: MutableMapping[str, Any]) -> Frames:
+    """The connection of a websocket that our own server serves."""
+    frames: Frames = scope["extensions"][FRAMES]
+    return frames
 
 
 class LinkSocket:

@@ -7,10 +7,13 @@ the handshake, control frames, fragments and every fault are left to the library
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
+
+from brain_coord.link.socket import FRAMES
 
 try:
     from websockets.speedups import apply_mask
@@ -30,11 +33,12 @@ _LARGE: Final = 64 * 1024
 class _Events:
     """What came and was not received yet; as much of a queue as the server uses."""
 
-    __slots__ = ("_events", "_waiter", "unread_bytes")
+    __slots__ = ("_events", "_told", "_waiter", "unread_bytes")
 
     def __init__(self) -> None:
         self._events: deque[tuple[Any, int]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._told: Callable[[], None] | None = None
         self.unread_bytes = 0
 
     def put_nowait(self, event: Any, size: int = 0) -> None:
@@ -44,6 +48,22 @@ class _Events:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+        if self._told is not None:
+            told, self._told = self._told, None
+            told()
+
+    def alert(self, told: Callable[[], None]) -> None:
+        """Call this once, as soon as an event lies there."""
+        if self._events:
+            told()
+        else:
+            self._told = told
+
+    def get_nowait(self) -> Any:
+        """The next event, which lies there."""
+        event, size = self._events.popleft()
+        self.unread_bytes -= size
+        return event
 
     def empty(self) -> bool:
         """Whether nothing lies there."""
@@ -54,9 +74,7 @@ class _Events:
         while not self._events:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        event, size = self._events.popleft()
-        self.unread_bytes -= size
-        return event
+        return self.get_nowait()
 
 
 class NodeSocket(WebSocketsSansIOProtocol):
@@ -153,9 +171,26 @@ class NodeSocket(WebSocketsSansIOProtocol):
             self.read_paused = True
             self.transport.pause_reading()
 
+    def handle_connect(self, event: Any) -> None:
+        """Put the connection where a slot finds it."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions: Any = self.scope["extensions"]
+            extensions[FRAMES] = self
+
+    def alert(self, told: Callable[[], None]) -> None:
+        """Call this once, as soon as an event is there."""
+        self.queue.alert(told)
+
+    def poll(self) -> Any:
+        """The next event if it is there, else `None`."""
+        return None if self.queue.empty() else self._read(self.queue.get_nowait())
+
     async def receive(self) -> Any:
         """The next event for the application."""
-        event = await self.queue.get()
+        return self._read(await self.queue.get())
+
+    def _read(self, event: Any) -> Any:
         if self.read_paused and self.queue.unread_bytes < READ_AHEAD_BYTES // 2:
             self.read_paused = False
             self.transport.resume_reading()
