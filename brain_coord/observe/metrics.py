@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.observe.finished import FinishedRequest
+from brain_coord.observe.tallies import CounterTally, HistogramTally
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 SPEEDS: Final = (1, 2, 5, 10, 20, 40, 60, 90, 130, 200, 300, 500)
@@ -78,15 +79,15 @@ class Metrics:
     collector: CollectorRegistry = field(default_factory=CollectorRegistry)
     _heard: dict[str, float] = field(default_factory=dict)
     _live: "_Live" = field(init=False)
-    requests: Counter = field(init=False)
+    requests: CounterTally = field(init=False)
     refused: Counter = field(init=False)
-    attempts: Counter = field(init=False)
-    tokens: Counter = field(init=False)
-    recorded: Counter = field(init=False)
-    seconds: Histogram = field(init=False)
-    queue: Histogram = field(init=False)
-    first_output: Histogram = field(init=False)
-    speed: Histogram = field(init=False)
+    attempts: CounterTally = field(init=False)
+    tokens: CounterTally = field(init=False)
+    recorded: CounterTally = field(init=False)
+    seconds: HistogramTally = field(init=False)
+    queue: HistogramTally = field(init=False)
+    first_output: HistogramTally = field(init=False)
+    speed: HistogramTally = field(init=False)
     changes: Counter = field(init=False)
     heartbeats: Counter = field(init=False)
     late: Counter = field(init=False)
@@ -95,37 +96,22 @@ class Metrics:
     def __post_init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         into = self.collector
-        self.requests = Counter(
-            "brain_requests",
-            "Requests that were decided, by how they ended.",
-            ("class", "mode", "outcome"),
-            registry=into,
+        self.requests = CounterTally(
+            "brain_requests", "Requests that were decided, by how they ended.", ("class", "mode", "outcome")
         )
         self.refused = Counter(
             "brain_requests_refused", "Requests that ended before a decision, by error code.", ("code",), registry=into
         )
-        self.attempts = Counter("brain_attempts", "Attempts at targets, by result.", ("class", "result"), registry=into)
-        self.tokens = Counter("brain_tokens", "Tokens that count for the ledger.", ("kind",), registry=into)
-        self.recorded = Counter("brain_receipts_recorded", "Receipts made durable.", registry=into)
-        self.seconds = Histogram(
-            "brain_request_seconds", "Whole time of a request.", ("class",), buckets=SECONDS, registry=into
+        self.attempts = CounterTally("brain_attempts", "Attempts at targets, by result.", ("class", "result"))
+        self.tokens = CounterTally("brain_tokens", "Tokens that count for the ledger.", ("kind",))
+        self.recorded = CounterTally("brain_receipts_recorded", "Receipts made durable.")
+        self.seconds = HistogramTally("brain_request_seconds", "Whole time of a request.", SECONDS, ("class",))
+        self.queue = HistogramTally("brain_queue_seconds", "Wait of a request for a free slot.", SECONDS)
+        self.first_output = HistogramTally(
+            "brain_first_output_seconds", "Dispatch to first output of streamed answers.", SECONDS, ("class",)
         )
-        self.queue = Histogram(
-            "brain_queue_seconds", "Wait of a request for a free slot.", buckets=SECONDS, registry=into
-        )
-        self.first_output = Histogram(
-            "brain_first_output_seconds",
-            "Dispatch to first output of streamed answers.",
-            ("class",),
-            buckets=SECONDS,
-            registry=into,
-        )
-        self.speed = Histogram(
-            "brain_decode_tokens_per_second",
-            "Decode speed of streamed answers.",
-            ("class",),
-            buckets=SPEEDS,
-            registry=into,
+        self.speed = HistogramTally(
+            "brain_decode_tokens_per_second", "Decode speed of streamed answers.", SPEEDS, ("class",)
         )
         self.changes = Counter(
             "brain_node_state_changes",
@@ -145,33 +131,40 @@ class Metrics:
         for state in STATES:
             self.changes.labels(state)
         for kind in ("prompt", "completion"):
-            self.tokens.labels(kind)
-        self._live = _Live(self.sources)
+            self.tokens.add((kind,), 0)
+        self._live = _Live(self.sources, self._tallies)
         self.collector.register(self._live)
         ProcessCollector(namespace="brain", registry=into)
 
     def finished(self, request: FinishedRequest) -> None:
         """A request is over."""
         draft = request.draft
-        name = draft.resource_class or "none"
-        self.requests.labels(name, draft.mode, draft.outcome).inc()
+        name = (draft.resource_class or "none",)
+        self.requests.add((*name, draft.mode, draft.outcome))
         for attempt in draft.attempts:
-            self.attempts.labels(attempt["class"], result_of(attempt["cause"])).inc()
+            self.attempts.add((attempt["class"], result_of(attempt["cause"])))
         timings, tokens = draft.timings, draft.tokens
         if request.recorded:
-            self.recorded.inc()
+            self.recorded.add()
         if timings.queued_ms is not None:
             self.queue.observe(timings.queued_ms / 1000)
         if timings.total_ms is not None:
-            self.seconds.labels(name).observe(timings.total_ms / 1000)
+            self.seconds.observe(timings.total_ms / 1000, name)
         if draft.outcome != "completed":
             return
         if draft.streamed and timings.first_output_ms is not None:
-            self.first_output.labels(name).observe(timings.first_output_ms / 1000)
+            self.first_output.observe(timings.first_output_ms / 1000, name)
         if timings.decode_tok_s is not None:
-            self.speed.labels(name).observe(timings.decode_tok_s)
-        self.tokens.labels("prompt").inc(tokens.prompt_billed or 0)
-        self.tokens.labels("completion").inc(tokens.completion_billed or 0)
+            self.speed.observe(timings.decode_tok_s, name)
+        self.tokens.add(("prompt",), tokens.prompt_billed or 0)
+        self.tokens.add(("completion",), tokens.completion_billed or 0)
+
+    def _tallies(self) -> Iterator[Metric]:
+        """What the requests fed."""
+        for each in (self.requests, self.attempts, self.tokens, self.recorded):
+            yield each.family()
+        for spread in (self.seconds, self.queue, self.first_output, self.speed):
+            yield spread.family()
 
     def request_refused(self, code: str) -> None:
         """A request ended before a decision; `code` is one of the published error codes."""
@@ -249,12 +242,14 @@ class _Count:
 class _Live(Collector):
     """Gauges that are read from the running coordinator when somebody asks."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, tallies: Callable[[], Iterator[Metric]]) -> None:
         self._sources = sources
+        self._tallies = tallies
         self.count = _Count()
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """All of them, and what requests were counted in."""
+        yield from self._tallies()
         sources, count = self._sources, self.count
         states = {each: count.states[each] for each in STATES}
         yield _by("brain_nodes", "Nodes that ever joined, by state.", "state", states)
