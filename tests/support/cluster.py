@@ -34,7 +34,7 @@ class Cluster:
     ) -> None:
         self.folder = folder
         self.secret = secrets.token_hex(32)
-        self._env = {"BRAIN_COORD_DATABASE_URL": database_url, "BRAIN_COORD_CLUSTER_URL": redis_url}
+        self.env = {"BRAIN_COORD_DATABASE_URL": database_url, "BRAIN_COORD_CLUSTER_URL": redis_url}
         self._settings = {"ttl_s": 6.0, "leave_s": 0.5, "drain_s": 10.0, "more": "", **settings}
         self.replicas: dict[str, CoordinatorProcess] = {}
         self._more = ("--log-level", "info")
@@ -55,7 +55,7 @@ class Cluster:
         secret.touch(mode=0o600)
         secret.write_text(self.secret)
         port = config.split("port = ")[1].split("\n")[0]
-        replica = CoordinatorProcess(folder, *self._more, env=self._env, port=int(port))
+        replica = CoordinatorProcess(folder, *self._more, env=self.env, port=int(port))
         self.replicas[name] = replica
         return replica
 
