@@ -70,9 +70,13 @@ class StoredReceipts:
             yield sealed.line()
 
     async def signer(self) -> dict[str, Any]:
-        """The published history of this coordinator's chain."""
-        history = [each for each in await self.store.signers() if each.get("chain") == self.store.chain]
-        return history[0] if history else {"chain": self.store.chain, "keys": []}
+        """The published history of this coordinator's chain, with those of `others` whose receipts are in its store."""
+        histories = await self.store.signers()
+        own = next((each for each in histories if each["chain"] == self.store.chain), None)
+        return {
+            **(own or {"chain": self.store.chain, "keys": []}),
+            "others": [each for each in histories if each is not own],
+        }
 
     def health(self) -> dict[str, Any]:
         """Whether receipts are being recorded, and where."""

@@ -112,7 +112,7 @@ def _trusted(signer: Path | None, public_key: str | None) -> dict[str, bytes] | 
     if signer is not None:
         try:
             document = json.loads(signer.read_bytes())
-            for history in document if isinstance(document, list) else [document]:
+            for history in _histories(document):
                 trusted |= trusted_keys(history)
         except OSError as error:
             fail("unreadable", f"cannot read {signer}: {error.strerror or error}", "", USAGE)
@@ -121,6 +121,14 @@ def _trusted(signer: Path | None, public_key: str | None) -> dict[str, bytes] | 
         except ValueError:
             fail("bad_history", f"{signer} is not JSON", "Fetch it again from GET /v1/signer", USAGE)
     return trusted
+
+
+def _histories(document: Any) -> list[Any]:
+    """The key histories in what `GET /v1/signer` or `keys list --json` answered."""
+    if isinstance(document, list):
+        return document
+    others = document.get("others") if isinstance(document, dict) else None
+    return [document, *(others if isinstance(others, list) else ())]
 
 
 def _check(path: Path, found: Verification) -> Finding | None:

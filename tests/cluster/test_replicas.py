@@ -100,9 +100,7 @@ def _receipts(cluster: Cluster, folder) -> list[dict]:
     )
     assert done.returncode == 0, done.stderr
     signer = folder / "signers.json"
-    signer.write_text(
-        json.dumps([httpx.get(f"{each.url}/v1/signer", trust_env=False).json() for each in cluster.replicas.values()])
-    )
+    signer.write_text(httpx.get(f"{cluster['a'].url}/v1/signer", trust_env=False).text)
     verified = brain_coord("receipts", "verify", str(exported), "--signer", str(signer), "--json")
     assert verified.returncode == 0, verified.stdout
     found = json.loads(verified.stdout)

@@ -93,5 +93,5 @@ def _cell(value: Any) -> str:
 
 @router.get("/v1/signer")
 async def get_signer(context: Context) -> dict[str, Any]:
-    """The public key that signs receipts now, and those before it."""
+    """The public key that signs receipts now, and those before it; `others` sign other chains of the same store."""
     return await context.receipts.signer()

@@ -98,8 +98,9 @@ export async function verifyEnvelope(envelope) {
 /** Whether a signer is among the published keys of this coordinator. */
 export async function isOurs(link, url) {
   try {
-    const { keys } = await (await fetch(url)).json();
-    return keys.some((each) => each.key_id === link.signer && each.public_key === link.key);
+    const { keys, others = [] } = await (await fetch(url)).json();
+    const published = [...keys, ...others.flatMap((each) => each.keys)];
+    return published.some((each) => each.key_id === link.signer && each.public_key === link.key);
   } catch {
     return null;
   }
