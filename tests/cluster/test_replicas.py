@@ -63,8 +63,7 @@ async def _storm(
     await load.more(ROUND)
 
     redis.kill()
-    for name in ("a", "c"):
-        await cluster.off_loop(eventually, lambda: cluster.status(name)["state"] == "alone")  # noqa: B023
+    await cluster.off_loop(cluster.wait_state, "alone")
     await load.more(ROUND, of=["a"])
     await load.more(ROUND, of=["c"])
     redis.start()
@@ -75,13 +74,8 @@ async def _storm(
     postgres.kill()
     await load.more(ROUND)
     postgres.start()
-    for name in ("a", "c"):
-        ready = f"{cluster[name].url}/readyz"
-        await cluster.off_loop(
-            eventually,
-            lambda: httpx.get(ready, trust_env=False).json()["receipts"]["state"] == "ok",  # noqa: B023
-            60.0,
-        )
+    recorded = lambda: all(cluster.ready(name)["receipts"]["state"] == "ok" for name in ("a", "c"))  # noqa: E731
+    await cluster.off_loop(eventually, recorded, 60.0)
 
     await cluster.off_loop(cluster.start, "b")
     await cluster.off_loop(cluster.wait_together)
@@ -91,8 +85,7 @@ async def _storm(
 
 def _receipts(cluster: Cluster, folder) -> list[dict]:
     """Every receipt in the store, after the last one has arrived there; verified."""
-    for name in cluster.replicas:
-        eventually(lambda: cluster[name].command("status")["receipts"] == {"state": "ok", "reason": None, "spooled": 0})  # noqa: B023
+    eventually(lambda: all(cluster.ready(name)["receipts"]["spooled"] == 0 for name in cluster.replicas))
     exported = folder / "receipts.jsonl"
     env = cluster.env
     done = brain_coord(

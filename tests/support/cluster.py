@@ -6,6 +6,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.support.coordinator import CoordinatorProcess, eventually
 from tests.support.ports import free_port
 
@@ -72,15 +74,27 @@ class Cluster:
         assert isinstance(seen, dict)
         return seen
 
+    def ready(self, name: str) -> dict[str, Any]:
+        """What `/readyz` says."""
+        return dict(httpx.get(f"{self[name].url}/readyz", trust_env=False).json())
+
+    def health(self, name: str) -> dict[str, Any]:
+        """What it says of the cluster."""
+        return dict(self.ready(name)["cluster"])
+
     def wait_together(self, *names: str, timeout_s: float = 60.0) -> None:
         """Until each of these replicas sees exactly these, and Redis."""
         expected = sorted(names or self.running)
 
         def together() -> bool:
-            seen = [self.status(name) for name in expected]
+            seen = [self.health(name) for name in expected]
             return all(each["state"] == "together" and each["replicas"] == expected for each in seen)
 
         eventually(together, timeout_s)
+
+    def wait_state(self, state: str, timeout_s: float = 60.0) -> None:
+        """Until every running replica is `together` or `alone`."""
+        eventually(lambda: all(self.health(name)["state"] == state for name in self.running), timeout_s)
 
     def wait_nodes(self, count: int, timeout_s: float = 90.0, **members: Any) -> None:
         """Until every running replica shows so many nodes with these members in their public view."""
