@@ -54,7 +54,8 @@ class SeenStates:
             self._offer, self._report, self._refused = offer, report, refused
             self._seen.clear()
         key = (
-            node.active,
+            node.running,
+            node.slots,
             node.state,
             node.waiting,
             node.reliability,
