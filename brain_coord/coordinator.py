@@ -34,12 +34,13 @@ from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.tokenizer import Tokenizers
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
 from brain_coord.node_desk import NodeDesk
+from brain_coord.observe.trace import Tracer
 from brain_coord.probes.benchmarks import BenchmarkKeeper
 from brain_coord.probes.canaries import CanaryKeeper
 from brain_coord.probes.opinions import SecondOpinions
 from brain_coord.probes.referee import Referee
 from brain_coord.routing.inputs import ModelNeed
-from brain_coord.settings import Settings, restart_needed
+from brain_coord.settings import Settings, TracingSettings, restart_needed
 from brain_coord.store.store import Store
 from brain_coord.web.watch import Watch
 from brain_node.contract.catalog import Catalog, load_catalog
@@ -125,6 +126,7 @@ class Coordinator:
         canaries = CanaryKeeper(registry, catalog, referee, settings.probes)
         opinions = SecondOpinions(registry, referee, settings.probes, tokenizers_of(catalog, settings.tokenizers))
         gateway.watch = opinions
+        gateway.tracer = _tracer(settings.tracing)
         orders = Orders(registry)
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
         api = ApiContext(gateway, registry, receipts, lag, __version__)
@@ -316,6 +318,8 @@ class Coordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.classes.close()
+        if self.gateway.tracer is not None:
+            await self.gateway.tracer.close()
         if self.cluster is not None:
             await self.cluster.close()
         await self.scores.flush()
@@ -327,6 +331,15 @@ async def _public_key(store: Store) -> str:
     history = [each for each in await store.signers() if each["chain"] == store.chain]
     current = history[0]["current"]
     return next(str(key["public_key"]) for key in history[0]["keys"] if key["key_id"] == current)
+
+
+def _tracer(settings: TracingSettings) -> Tracer | None:
+    """Where requests are told as traces; without an endpoint nothing of it is even imported."""
+    if settings.otlp_url is None:
+        return None
+    from brain_coord.observe.tracing import Tracing, exporting_to
+
+    return Tracing(exporting_to(settings.otlp_url), settings.share)
 
 
 def tokenizers_of(catalog: Catalog, folder: Path | None) -> Tokenizers:

@@ -25,6 +25,19 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """Where requests go as OpenTelemetry traces.
+
+    Attributes:
+        otlp_url: an OTLP endpoint over HTTP; `None` for no traces.
+        share: of requests that are traced, 0 to 1.
+    """
+
+    otlp_url: str | None = None
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting; times in seconds. Those in `FIXED` hold until the process ends, all others can be reloaded."""
 
@@ -54,6 +67,7 @@ class Settings:
     tokenizers: Path | None = None
     store: StoreOptions = field(default_factory=StoreOptions)
     cluster: ClusterSettings | None = None
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     log_level: LogLevel = "info"
     log_json: bool | None = None
 
@@ -72,6 +86,7 @@ FIXED: Final = {
     "ping_s": "[join] ping_s",
     "spare_slots": "[join] spare_slots",
     "tokenizers": "[measure] tokenizers",
+    "tracing": "[tracing]",
     "log_level": "[log] level",
     "log_json": "[log] json",
 }

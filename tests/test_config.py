@@ -235,7 +235,9 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
         if value["value"] != Config().model_dump(mode="json", by_alias=True)[table][name]
     }
     cluster = {"cluster.url_file", "cluster.secret_file", "cluster.name", "cluster.address"}
-    assert differs == {"store.url_file", "routing.catalog", "log.json", "measure.tokenizers"} | cluster
+    assert (
+        differs == {"store.url_file", "routing.catalog", "log.json", "measure.tokenizers", "tracing.otlp_url"} | cluster
+    )
     assert shown["plans"]["free"]["concurrent"]["value"] == Config().plans.free.concurrent
     example_keys = set(re.findall(r"(?m)^#?([a-z_0-9]+) =", text))
     assert set(Config.model_fields["cloud"].annotation.__args__[0].model_fields) <= example_keys | {"models"}

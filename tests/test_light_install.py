@@ -7,6 +7,8 @@ import pytest
 
 OPTIONAL = (
     "tokenizers",
+    "opentelemetry.sdk",
+    "opentelemetry.exporter",
     "psycopg",
     "redis",
     "huggingface_hub",

@@ -16,7 +16,7 @@ from brain_coord.cluster.secret import LEAST_CHARS, ClusterSecret
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.config.faults import ConfigError, Fault, Where, split
 from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL
-from brain_coord.config.tables import KIB, MIB, ClusterTable, Config, UpstreamTable
+from brain_coord.config.tables import KIB, MIB, ClusterTable, Config, Tracing, UpstreamTable
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.generation import GatewaySettings
@@ -25,7 +25,7 @@ from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.probes.pace import ProbeSettings
 from brain_coord.routing.vocabulary import Plan
-from brain_coord.settings import Settings
+from brain_coord.settings import Settings, TracingSettings
 from brain_coord.store.store import StoreOptions
 from brain_node.contract.secret_file import read_private
 
@@ -138,6 +138,11 @@ class _Builder:
             ca_file=self.file(("cluster", "ca_file"), table.ca_file),
         )
 
+    def tracing(self, table: Tracing) -> TracingSettings:
+        if table.otlp_url is not None and not _has_package("opentelemetry.sdk"):
+            self.fault(("tracing", "otlp_url"), "needs the extra `otel`: pip install 'brain-node[coord,otel]'")
+        return TracingSettings(table.otlp_url, table.share)
+
     def trust(self, where: Where, value: Path | None) -> ssl.SSLContext | None:
         path = self.file(where, value)
         if path is None or not path.is_file():
@@ -156,6 +161,13 @@ class _Builder:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
         except (OSError, ssl.SSLError):
             self.fault(("server", "tls_key"), f"{key} is not the private key (PEM, without a password) of {cert}")
+
+
+def _has_package(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _offer(table: UpstreamTable, model: str) -> Offer:
@@ -264,6 +276,7 @@ def settings_of(
         ),
         bind_slots=join.bind_slots,
         tokenizers=builder.folder(("measure", "tokenizers"), config.measure.tokenizers),
+        tracing=builder.tracing(config.tracing),
         log_level=config.log.level,
         log_json=config.log.as_json,
     )

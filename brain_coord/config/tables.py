@@ -289,6 +289,20 @@ class Log(Table):
     as_json: bool | None = Field(None, alias="json", description="JSON lines; default: JSON off a terminal")
 
 
+class Tracing(Table):
+    """`[tracing]`: requests as OpenTelemetry traces (extra `otel`)."""
+
+    otlp_url: str | None = Field(None, description="OTLP endpoint over HTTP, to which traces are sent; none by default")
+    share: Share = Field(1.0, description="share of requests that are traced")
+
+    @field_validator("otlp_url")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^/\s]+/\S*", value):
+            raise ValueError("must be an address such as http://127.0.0.1:4318/v1/traces")
+        return value
+
+
 class ModelEntry(Table):
     """One model of an upstream, where its name or its price differs."""
 
@@ -381,6 +395,7 @@ class Config(Table):
     streams: Streams = Streams()
     plans: Plans = Plans()
     breaker: BreakerTable = BreakerTable()
+    tracing: Tracing = Tracing()
     log: Log = Log()
     cloud: tuple[UpstreamTable, ...] = ()
     external: tuple[UpstreamTable, ...] = ()

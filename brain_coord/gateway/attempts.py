@@ -42,6 +42,7 @@ from brain_coord.gateway.relay import (
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.measure.speed import StreamClock
+from brain_coord.observe.trace import RequestTrace
 
 MAX_ATTEMPTS: Final = 3
 MAX_ENGINE_ERRORS: Final = 2
@@ -78,6 +79,7 @@ class Result:
     silences: int = 0
     keep_bytes: bool = False
     """Somebody will look at the answer's text: its bytes are kept until its end."""
+    trace: RequestTrace | None = None
 
     @property
     def reached(self) -> list[Attempt]:
@@ -167,19 +169,22 @@ class _Try:
         result.target = self._target
         result.answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
         result.failure = None
+        ticket = self._target.health.begin(self._started)
+        if ticket is None:
+            self._record("paused", None, ran=False, blamed=False)
+            return False
+        headers = request.forwarded
+        if result.trace is not None:
+            headers += result.trace.attempt(str(self._target.resource_class), self._target.name)
         job = JobSpec(
             job_id=f"{request.request_id}-{len(result.attempts) + 1}",
             model=self._target.model,
             path=request.dialect.path,
             body=request.body_for(self._target.model),
             deadline_s=self._remaining,
-            headers=request.forwarded,
+            headers=headers,
             query=request.query,
         )
-        ticket = self._target.health.begin(self._started)
-        if ticket is None:
-            self._record("paused", None, ran=False, blamed=False)
-            return False
         exchange: Exchange | None = None
         cause: str | None = "cancelled"
         ran, blamed = True, False
@@ -302,6 +307,8 @@ class _Try:
             ran=ran,
             blamed=blamed,
         )
+        if result.trace is not None:
+            result.trace.attempted(attempt.to_dict())
         result.attempts.append(attempt)
         result.asked.append((self._target, attempt, ticket))
         return attempt

@@ -21,6 +21,7 @@ from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
 from brain_coord.observe.finished import FinishedRequest
+from brain_coord.observe.trace import RequestTrace, Tracer
 
 log = structlog.get_logger("brain.request")
 
@@ -48,6 +49,7 @@ class Gateway:
     on_refused: list[Callable[[ApiError], None]] = field(default_factory=list)
     """Told of every request that ended before a decision: no key, no such model, not JSON."""
     watch: Watch | None = None
+    tracer: Tracer | None = None
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -64,24 +66,42 @@ class Gateway:
         )  # each request is a task, with a context of its own
         dialect = DIALECTS[scope["path"]]
         tagged = TaggedSend(send)
+        trace = None if self.tracer is None else self.tracer.begin(dialect.path, headers_of(scope), request_id)
+        error_code: str | None = None
+        finished: FinishedRequest | None = None
         try:
             if scope["method"] != "POST":
                 raise fault("method_not_allowed", f"{scope['path']} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
-            await self._admit(dialect, request_id, scope, receive, tagged)
+            finished = await self._admit(dialect, request_id, scope, receive, tagged, trace)
+            error_code = finished.draft.error_code
         except ApiError as error:
+            error_code = error.code
             for refused in self.on_refused:
                 refused(error)
             await _refuse(tagged, dialect, request_id, error)
         except ClientGone:
+            error_code = "client_cancelled"
             log.info("client left before the request was whole", request_id=request_id)
         except Exception:
+            error_code = "internal"
             log.exception("request failed", request_id=request_id)
             internal = fault("internal", "a fault of the coordinator; its log has the request id")
             await _refuse(tagged, dialect, request_id, internal)
+        finally:
+            if trace is not None:
+                trace.end(error_code, finished)
 
-    async def _admit(self, dialect: Dialect, request_id: str, scope: Scope, receive: Receive, send: TaggedSend) -> None:
+    async def _admit(
+        self,
+        dialect: Dialect,
+        request_id: str,
+        scope: Scope,
+        receive: Receive,
+        send: TaggedSend,
+        trace: RequestTrace | None,
+    ) -> FinishedRequest:
         """Check the key and its limits before anything of the body is read."""
         headers = headers_of(scope)
         caller = await authenticate(self.keys, headers)
@@ -93,7 +113,7 @@ class Gateway:
                 await self.shared.admit(caller, permit, self.meters.plans[caller.plan])
             send.headers = permit.headers
             request = await self._read(dialect, request_id, headers, scope, receive, lease)
-            await self._generate(request, caller, began, scope, receive, send)
+            return await self._generate(request, caller, began, scope, receive, send, trace)
         finally:
             lease.release()
             permit.release()
@@ -123,8 +143,15 @@ class Gateway:
         return parse_request(request_id, dialect, raw, headers, query)
 
     async def _generate(
-        self, request: ApiRequest, caller: Caller, began: float, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+        self,
+        request: ApiRequest,
+        caller: Caller,
+        began: float,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        trace: RequestTrace | None,
+    ) -> FinishedRequest:
         settings, request_id = self.settings, request.request_id
         generation = Generation(
             request,
@@ -140,6 +167,7 @@ class Gateway:
             share=self.meters.plans[caller.plan].places(self.waiting.limit),
             watch=self.watch,
         )
+        generation.record.result.trace = trace
         structlog.contextvars.bind_contextvars(decision=generation.record.decision_id)
         self.running.add(generation)
         self.idle.clear()
@@ -163,6 +191,7 @@ class Gateway:
                 error=record.error_code,
                 attempts=len(record.result.attempts),
             )
+        return finished
 
     async def drain(self, limit_s: float) -> None:
         """Take no new requests, let running ones finish within the limit, end the rest with a clean error."""
