@@ -12,7 +12,6 @@ import structlog
 from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.browser.network import BrowserNetwork
-from brain_coord.browser.tab_row import tab_rows
 from brain_coord.classes.assembly import Classes
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressBook
@@ -42,6 +41,7 @@ from brain_coord.probes.referee import Referee
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.settings import Settings, TracingSettings, restart_needed
 from brain_coord.store.store import Store
+from brain_coord.tab_desk import TabDesk
 from brain_coord.web.watch import Watch
 from brain_node.contract.catalog import Catalog, load_catalog
 from brain_node.contract.limits import FRAME_BYTES
@@ -158,13 +158,15 @@ class Coordinator:
             addresses=gate.addresses,
             browser_class=classes.browser,
             data_dir=settings.data_dir,
+            archive=store,
             base=settings.root_path,
         )
         browser.tabs.on_capacity.append(waiting.capacity)
         quiet.include_router(browser.router(gateway))
-        watch.site.tabs = lambda: tab_rows(browser.tabs)
+        watch.site.tabs = tab_desk = TabDesk(browser.memory)
         admin = AdminServer(
-            settings.data_dir / SOCKET_NAME, {**operations(registry, classes), **desk.operations(), "top": watch.top}
+            settings.data_dir / SOCKET_NAME,
+            {**operations(registry, classes), **desk.operations(), **tab_desk.operations(), "top": watch.top},
         )
         bounds = replace(settings.connections)
         self = cls(

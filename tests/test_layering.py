@@ -41,6 +41,7 @@ LAYERS = [
         "brain_coord.coordinator",
         "brain_coord.memory",
         "brain_coord.node_desk",
+        "brain_coord.tab_desk",
         "brain_coord.server",
         "brain_coord.config",
         "brain_coord.settings",

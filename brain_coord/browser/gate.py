@@ -20,11 +20,13 @@ import orjson
 import structlog
 
 from brain_coord.browser.tab import Tab
-from brain_coord.browser.tabs import Tabs
+from brain_coord.browser.tab_memory import TabMemory
+from brain_coord.browser.tabs import POLICY, Tabs, banned
 from brain_coord.fleet.addresses import AddressBook, network_of
 from brain_coord.fleet.node import Session
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
 from brain_coord.link.socket import LinkSocket, frames_of, header, peer_address, refuse
+from brain_coord.store.errors import StoreUnavailable
 from brain_node.contract.identity import verify_hello
 from brain_node.contract.limits import FRAME_BYTES, PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
 from brain_node.contract.messages import (
@@ -50,7 +52,6 @@ LINK_PATH: Final = "/browser/v1/link"
 SLOT_PATH: Final = "/browser/v1/slot"
 SLOT_PROTOCOL: Final = "brain.slot.v1"
 GOING_AWAY: Final = 1001
-POLICY: Final = 1008
 
 MOST_SLOTS: Final = 4
 MOST_TABS: Final = 2048
@@ -64,6 +65,7 @@ class BrowserGate:
     """Runs both endpoints over the tabs of one coordinator."""
 
     tabs: Tabs
+    memory: TabMemory
     coordinator_key: str
     addresses: AddressBook
     origins: tuple[str, ...] = ()
@@ -120,9 +122,21 @@ class BrowserGate:
             await socket.send(Refused(code="address_limit", message=too_many, retry=True, retry_after_s=300.0))
             await socket.close(POLICY, "address_limit")
             return
+        try:
+            tab = await self.memory.recall(hello.node_id)
+        except StoreUnavailable as error:
+            log.warning("tab not recalled", tab=hello.node_id, cause=str(error))
+            away = "the coordinator's store is away"
+            await socket.send(Refused(code="try_later", message=away, retry=True, retry_after_s=10.0))
+            await socket.close(POLICY, "try_later")
+            return
+        if tab.banned is not None:
+            await socket.send(Refused(code="banned", message=banned(tab.banned), retry=False))
+            await socket.close(POLICY, "banned")
+            return
         self.addresses.joined(address, hello.node_id, monotonic(), known=known)
         try:
-            await self._session(self.tabs.known(hello.node_id), hello, socket, address)
+            await self._session(tab, hello, socket, address)
         finally:
             self.addresses.left(address, hello.node_id)
 

@@ -1,22 +1,24 @@
-"""Which tab holds which stage: stages are given to tabs as they come, replicas are compared before they count."""
+"""Which tab holds which stage: stages are given to tabs as they come and go, and what they make of them is compared."""
 
 import asyncio
+import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import structlog
 
-from brain_coord.browser.checkpoint import CheckpointError
-from brain_coord.browser.models import BrowserModel, Piece, Stage, model_files, read_model
-from brain_coord.browser.speech import Speech
-from brain_coord.browser.stage_work import Floats, Span, StageDesk, activations
-from brain_coord.browser.tab import Tab
+from brain_coord.browser.agreement import Finding, Numbers, Question, compare
+from brain_coord.browser.models import BrowserModel, Stage
+from brain_coord.browser.shelf import Shelf
+from brain_coord.browser.spread import next_move, surplus
+from brain_coord.browser.stage_work import Floats, StageDesk
+from brain_coord.browser.tab import MATMUL, Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
 from brain_coord.routing.inputs import ModelNeed, NodeRequest
@@ -31,60 +33,11 @@ RETRY_S: Final = 60.0
 SUSPENDED_S: Final = 600.0
 
 PROBE_TOKENS: Final = 8
-AGREE_RMS: Final = 2e-3
-AGREE_TOP: Final = 0.9
-"""Of the best 64 tokens of the last stage, so many must be the same."""
-
-
-@dataclass(slots=True)
-class Shelf:
-    """The models that were written down, read again when their files change."""
-
-    data_dir: Path
-    models: dict[str, BrowserModel] = field(default_factory=dict)
-    speech: dict[str, Speech] = field(default_factory=dict)
-    pieces: dict[str, tuple[Path, Piece]] = field(default_factory=dict)
-    _seen: dict[Path, int] = field(default_factory=dict)
-
-    async def look(self) -> None:
-        """Take what changed."""
-        found = {path: path.stat().st_mtime_ns for path in model_files(self.data_dir)}
-        if found == self._seen:
-            return
-        self._seen = found
-        await asyncio.to_thread(self._read, list(found))
-
-    def _read(self, paths: list[Path]) -> None:
-        models: dict[str, BrowserModel] = {}
-        speech: dict[str, Speech] = {}
-        for path in paths:
-            try:
-                model = read_model(path)
-                speech[model.model_id] = Speech(model.folder)
-            except (CheckpointError, OSError, ValueError, KeyError) as error:
-                log.warning("browser model not offered", file=str(path), reason=str(error))
-                continue
-            models[model.model_id] = model
-        self.speech = speech
-        self.models = models
-        self.pieces = {
-            piece.sha256: (model.folder / piece.file, piece)
-            for model in models.values()
-            for stage in model.stages
-            for _, pieces in stage.tensors
-            for piece in pieces
-        }
-
-    def stages(self) -> Iterator[tuple[BrowserModel, Stage]]:
-        """Every stage of every model, in order."""
-        for _, model in sorted(self.models.items()):
-            for stage in model.stages:
-                yield model, stage
 
 
 @dataclass(slots=True)
 class StageKeeper:
-    """Gives stages to tabs: every stage first, then replicas."""
+    """Gives stages to tabs: every stage first, then replicas, then so that no tab holds much more than another."""
 
     tabs: Tabs
     shelf: Shelf
@@ -92,12 +45,17 @@ class StageKeeper:
     agreed: dict[str, set[frozenset[str]]] = field(default_factory=dict)
     """By stage, the pairs of tabs that were compared and agreed."""
     _suspended: dict[tuple[str, str], float] = field(default_factory=dict)
+    _used: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Running answers by tab and stage."""
+    _retired: set[tuple[str, str]] = field(default_factory=set)
+    """Tabs and stages that get no new answers; dropped once no answer runs on them."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def left(self, tab: Tab) -> None:
         """The tab is gone, and with it what it held and what was found out about that."""
         for pairs in self.agreed.values():
             pairs -= {pair for pair in pairs if tab.tab_id in pair}
+        self._retired = {(tab_id, name) for tab_id, name in self._retired if tab_id != tab.tab_id}
         now = monotonic()
         self._suspended = {key: until for key, until in self._suspended.items() if until > now}
 
@@ -109,11 +67,29 @@ class StageKeeper:
         """Whether somebody holds every stage."""
         return all(self.holders(stage) for stage in model.stages)
 
+    def holders_of(self, stages: Iterable[Stage], without: Sequence[Tab]) -> list[Tab]:
+        """Tabs that hold all of these and could be asked now, in an order that nobody can foresee."""
+        names = {stage.name for stage in stages}
+        found = [tab for tab in self.tabs.online if names <= tab.stages and tab not in without and tab.free > 0]
+        random.SystemRandom().shuffle(found)
+        return found
+
     def twins(self, stage: Stage, tab_id: str) -> list[str]:
         """The tabs whose results for a stage were compared with this one's and agreed."""
         return sorted(
             other for pair in self.agreed.get(stage.name, set()) if tab_id in pair for other in pair - {tab_id}
         )
+
+    def use(self, tab: Tab, stages: Iterable[Stage]) -> None:
+        """An answer begins to run on these; `unuse` follows."""
+        self._used.update((tab.tab_id, stage.name) for stage in stages)
+
+    def unuse(self, tab: Tab, stages: Iterable[Stage]) -> None:
+        """It runs on them no more."""
+        self._used.subtract((tab.tab_id, stage.name) for stage in stages)
+        self._used += Counter()
+
+    # --- who holds what ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Give stages out for ever."""
@@ -123,21 +99,59 @@ class StageKeeper:
                 looked = monotonic()
                 await self.shelf.look()
             self._give_out()
+            self._drop_retired()
             await asyncio.sleep(LOOK_S)
 
     def _give_out(self) -> None:
         for model, stage in self.shelf.stages():
-            loading = [tab for tab in self.tabs.online if tab.loading == stage.name]
-            holders = self.holders(stage)
-            if not holders and not loading:
-                self._give(model, stage, idle_only=False)
+            if not self.holders(stage) and not self._loading(stage):
+                self._give(model, stage, self._takers(stage))
         for model, stage in sorted(self.shelf.stages(), key=lambda each: len(self.holders(each[1]))):
-            loading = [tab for tab in self.tabs.online if tab.loading == stage.name]
-            if self.holders(stage) and not loading and len(self.holders(stage)) < model.replicas:
-                self._give(model, stage, idle_only=True)
+            holders = self.holders(stage)
+            if holders and not self._loading(stage) and len(holders) < model.replicas:
+                self._give(model, stage, [tab for tab in self._takers(stage) if not tab.stages])
+        self._spread()
 
-    def _give(self, model: BrowserModel, stage: Stage, *, idle_only: bool) -> None:
-        """To the tab that holds least, by the node router's order among equals."""
+    def _loading(self, stage: Stage) -> bool:
+        return any(tab.loading == stage.name for tab in self.tabs.online)
+
+    def _spread(self) -> None:
+        """Move a stage from a full tab to one that came later; the full one lets it go when the other has it."""
+        models = {stage.name: (model, stage) for model, stage in self.shelf.stages()}
+        held = {tab.tab_id: frozenset(tab.stages & models.keys()) for tab in self.tabs.online}
+        for tab_id, name in surplus(held, {name: model.replicas for name, (model, _) in models.items()}):
+            self._retire(tab_id, models[name][1])
+        if any(tab.loading for tab in self.tabs.online):
+            return
+        move = next_move(held, lambda name: [tab.tab_id for tab in self._takers(models[name][1])])
+        if move is not None:
+            tab = self.tabs.get(move[1])
+            assert tab is not None
+            self._give(*models[move[0]], [tab])
+
+    def _retire(self, tab_id: str, stage: Stage) -> None:
+        tab = self.tabs.get(tab_id)
+        if tab is not None and stage.name in tab.stages:
+            log.info("stage moved away", tab=tab_id, stage=stage.name)
+            tab.stages.discard(stage.name)
+            self._forget_pairs(tab, stage.name)
+            self._retired.add((tab_id, stage.name))
+
+    def _drop_retired(self) -> None:
+        for tab_id, name in sorted(self._retired):
+            tab = self.tabs.get(tab_id)
+            if tab is None or tab.session is None or name in tab.stages or tab.loading == name:
+                self._retired.discard((tab_id, name))
+            elif not self._used[tab_id, name]:
+                self._retired.discard((tab_id, name))
+                self._spawn(self._drop(tab, name))
+
+    async def _drop(self, tab: Tab, name: str) -> None:
+        await self.desk.drop(tab, [name], None)
+        await self.tabs.tell(tab, "standing", f"holds {', '.join(sorted(tab.stages)) or 'no stage'}")
+
+    def _takers(self, stage: Stage) -> list[Tab]:
+        """The tabs that could load a stage now, in the node router's order."""
         now, now_s = monotonic(), time.time()
         able = {
             tab.tab_id: tab
@@ -147,24 +161,27 @@ class StageKeeper:
             and tab.ops_s is not None
             and tab.liveness(now) in (Liveness.ONLINE, Liveness.BUSY)
             and self._suspended.get((tab.tab_id, stage.name), 0.0) < now
-            and not (idle_only and tab.stages)
             and (tab.memory_mib is None or self._held_mib(tab) + stage.need_mib <= tab.memory_mib)
         }
         if not able:
-            return
-        need = ModelNeed("compute.matmul_u32")  # what every tab has been measured at
+            return []
+        need = ModelNeed(MATMUL)  # what every tab has been measured at
         decision = decide_node(NodeRequest(), need, [tab.state(now, now_s) for tab in able.values()])
-        ranked = [able[score.node_id] for score in decision.ranked]
-        if not ranked:
-            return
-        tab = min(ranked, key=lambda each: len(each.stages))
-        tab.loading = stage.name
-        task = asyncio.create_task(self._load(tab, model, stage))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        return [able[score.node_id] for score in decision.ranked]
 
     def _held_mib(self, tab: Tab) -> int:
-        return sum(stage.need_mib for _, stage in self.shelf.stages() if stage.name in tab.stages)
+        return sum(
+            stage.need_mib
+            for _, stage in self.shelf.stages()
+            if stage.name in tab.stages or (tab.tab_id, stage.name) in self._retired
+        )
+
+    def _give(self, model: BrowserModel, stage: Stage, takers: Sequence[Tab]) -> None:
+        """To the one that holds least, the first among equals."""
+        if takers:
+            tab = min(takers, key=lambda each: len(each.stages))
+            tab.loading = stage.name
+            self._spawn(self._load(tab, model, stage))
 
     async def _load(self, tab: Tab, model: BrowserModel, stage: Stage) -> None:
         session = tab.session
@@ -175,10 +192,11 @@ class StageKeeper:
                 return
             log.info("stage loaded", tab=tab.tab_id, stage=stage.name, cached_bytes=said.get("cached"))
             others = [each for each in self.holders(stage) if each is not tab]
-            if others and not await self._agrees(model, stage, others[0], tab):
+            if others and not await self._passes(model, stage, others[0], tab):
                 return
-            tab.stages.add(stage.name)
-            self.tabs.capacity()
+            if tab.session is session:
+                tab.stages.add(stage.name)
+                self.tabs.capacity()
         except WorkFault as fault:
             log.warning("stage not loaded", tab=tab.tab_id, stage=stage.name, cause=fault.cause, reason=str(fault))
             self._suspended[tab.tab_id, stage.name] = monotonic() + RETRY_S
@@ -187,58 +205,97 @@ class StageKeeper:
                 tab.loading = None
                 await self.tabs.tell(tab, "standing", f"holds {', '.join(sorted(tab.stages)) or 'no stage'}")
 
-    async def _agrees(self, model: BrowserModel, stage: Stage, one: Tab, two: Tab) -> bool:
+    # --- whether they agree ------------------------------------------------------------------------------------------
+
+    async def _passes(self, model: BrowserModel, stage: Stage, one: Tab, two: Tab) -> bool:
         """Compare a replica with who holds the stage, on activations that neither can have seen."""
-        rng = np.random.default_rng(secrets.randbits(128))
-        if stage.first == 0:
-            hidden = model.embeddings([int(token) for token in rng.integers(0, model.config.vocab_size, PROBE_TOKENS)])
-        else:
-            hidden = rng.standard_normal((PROBE_TOKENS, model.config.hidden_size), dtype=np.float32)
+        question = Question(model, (stage,), probe(model, stage))
         try:
-            made = [await self._probe(model, stage, tab, hidden) for tab in (one, two)]
+            finding = await compare(self.desk, question, one, two, self.holders_of((stage,), (one, two)))
         except WorkFault as fault:
             log.warning("replica not compared", stage=stage.name, tabs=[one.tab_id, two.tab_id], cause=fault.cause)
             self._suspended[two.tab_id, stage.name] = monotonic() + RETRY_S
             return False
-        disagreement = differ(*made, final=stage.final)
-        if disagreement is None:
-            self.agreed.setdefault(stage.name, set()).add(frozenset({one.tab_id, two.tab_id}))
-            return True
-        # Two words against each other: neither serves the stage until others have taken it.
-        log.warning("replicas disagree", stage=stage.name, tabs=[one.tab_id, two.tab_id], reason=disagreement)
-        for tab in (one, two):
-            tab.stages.discard(stage.name)
-            self._suspended[tab.tab_id, stage.name] = monotonic() + SUSPENDED_S
-            await self.tabs.tell(tab, "disagreement", f"{stage.name}: {disagreement}")
-            await self.desk.drop(tab, [stage.name], None)
-        self.tabs.capacity()
-        return False
+        await self._take(finding, question, one, two)
+        return finding.reason is None or finding.wrong is one
 
-    async def _probe(self, model: BrowserModel, stage: Stage, tab: Tab, hidden: Floats) -> Floats:
-        session = f"probe-{secrets.token_hex(8)}"
-        rows = PROBE_TOKENS if stage.final else 0
-        span = Span(session, 0, PROBE_TOKENS, rows, top=0)
-        data, _ = await self.desk.run(tab, model, [stage], span, hidden, held=False)
-        await self.desk.drop(tab, [stage.name], session)
-        width = model.config.vocab_size if stage.final else model.config.hidden_size
-        return activations(data, PROBE_TOKENS, width)
+    def look_again(self, tab: Tab, question: Question, known: Numbers, story: dict[str, Any]) -> bool:
+        """Let another holder make the same of a running answer's activations, beside it; `False` when there is none."""
+        others = self.holders_of(question.stages, (tab,))
+        if not others:
+            return False
+        self._spawn(self._look_again(tab, others[0], question, known, story))
+        return True
+
+    async def _look_again(
+        self, tab: Tab, other: Tab, question: Question, known: Numbers, story: dict[str, Any]
+    ) -> None:
+        thirds = self.holders_of(question.stages, (tab, other))
+        try:
+            finding = await compare(self.desk, question, tab, other, thirds, known)
+        except WorkFault as fault:
+            log.info("answer not compared", stages=question.name, tabs=[tab.tab_id, other.tab_id], cause=fault.cause)
+            return
+        story |= {"with": other.tab_id, "result": "agreed" if finding.reason is None else "differed"}
+        if finding.wrong is not None and finding.third is not None:
+            story |= {"wrong": finding.wrong.tab_id, "settled_by": finding.third.tab_id}
+        await self._take(finding, question, tab, other)
+
+    async def _take(self, finding: Finding, question: Question, one: Tab, two: Tab) -> None:
+        """What a comparison means for the tabs."""
+        if finding.reason is None:
+            self._agree(question, one, two)
+        elif finding.wrong is not None and finding.third is not None:
+            right = two if finding.wrong is one else one
+            self._agree(question, right, finding.third)
+            reason = f"{question.name}: {finding.reason}; a third tab bears out the other"
+            self.tabs.outcome(finding.wrong, "mismatched", "shadow", reason)
+            for stage in question.stages:
+                self._forget_pairs(finding.wrong, stage.name)
+            await self.tabs.caught(finding.wrong, reason)
+            await self.desk.drop(finding.wrong, [stage.name for stage in question.stages], None)
+            self.tabs.capacity()
+        else:
+            await self._stop_pair(finding.reason, question, one, two)
+
+    def _agree(self, question: Question, one: Tab, two: Tab) -> None:
+        for stage in question.stages:
+            self.agreed.setdefault(stage.name, set()).add(frozenset({one.tab_id, two.tab_id}))
+        for tab in (one, two):
+            self.tabs.outcome(tab, "matched", "shadow")
+
+    async def _stop_pair(self, reason: str, question: Question, one: Tab, two: Tab) -> None:
+        """Two words against each other: neither serves these stages until others have taken them."""
+        log.warning("tabs disagree", stages=question.name, tabs=[one.tab_id, two.tab_id], reason=reason)
+        names = [stage.name for stage in question.stages]
+        for tab in (one, two):
+            for name in names:
+                tab.stages.discard(name)
+                self._forget_pairs(tab, name)
+                self._suspended[tab.tab_id, name] = monotonic() + SUSPENDED_S
+            await self.tabs.tell(tab, "disagreement", f"{question.name}: {reason}")
+            await self.desk.drop(tab, names, None)
+        self.tabs.capacity()
+
+    def _forget_pairs(self, tab: Tab, name: str) -> None:
+        pairs = self.agreed.get(name, set())
+        pairs -= {pair for pair in pairs if tab.tab_id in pair}
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """End what loads."""
+        """End what loads and what is compared."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def differ(one: Floats, two: Floats, *, final: bool) -> str | None:
-    """How two results of a stage differ by more than rounding, `None` when they agree."""
-    rms = float(np.sqrt(np.mean(np.square(one - two)) / max(1e-30, float(np.mean(np.square(one))))))
-    if rms > AGREE_RMS:
-        return f"a relative difference of {rms:.2g} (RMS) where {AGREE_RMS:g} is rounding"
-    if final:
-        count = min(64, one.shape[1])
-        tops = [np.argsort(-each, axis=1, kind="stable")[:, :count] for each in (one, two)]
-        shared = min(len(set(a) & set(b)) / count for a, b in zip(*(top.tolist() for top in tops), strict=True))
-        if shared < AGREE_TOP:
-            return f"only {shared:.0%} of the best {count} tokens are the same"
-    return None
+def probe(model: BrowserModel, stage: Stage) -> Floats:
+    """Activations that nobody can have seen: of random tokens for the first stage, random ones for the others."""
+    rng = np.random.default_rng(secrets.randbits(128))
+    if stage.first == 0:
+        return model.embeddings([int(token) for token in rng.integers(0, model.config.vocab_size, PROBE_TOKENS)])
+    return rng.standard_normal((PROBE_TOKENS, model.config.hidden_size), dtype=np.float32)

@@ -10,12 +10,14 @@ from brain_coord.browser.challenge import ChallengeKeeper
 from brain_coord.browser.checker import Checker
 from brain_coord.browser.compute_api import ComputeApi
 from brain_coord.browser.gate import BrowserGate
-from brain_coord.browser.holders import Shelf, StageKeeper
+from brain_coord.browser.holders import StageKeeper
 from brain_coord.browser.jobs import Dispatcher, JobBook
 from brain_coord.browser.offer import BrowserOffer
 from brain_coord.browser.pieces_api import pieces_router
 from brain_coord.browser.plausible import SpeedRules
+from brain_coord.browser.shelf import Shelf
 from brain_coord.browser.stage_work import StageDesk
+from brain_coord.browser.tab_memory import Archive, TabMemory
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.tabs_api import tabs_router
 from brain_coord.browser.unit import UnitRunner
@@ -36,9 +38,11 @@ class BrowserNetwork:
     addresses: AddressBook
     browser_class: BrowserClass
     data_dir: Path
+    archive: Archive
     base: str = ""
     rules: SpeedRules = field(default_factory=SpeedRules)
     tabs: Tabs = field(init=False)
+    memory: TabMemory = field(init=False)
     gate: BrowserGate = field(init=False)
     checker: Checker = field(init=False)
     challenges: ChallengeKeeper = field(init=False)
@@ -47,7 +51,8 @@ class BrowserNetwork:
 
     def __post_init__(self) -> None:
         self.tabs = Tabs(self.heartbeat_s, self.lag)
-        self.gate = BrowserGate(self.tabs, self.coordinator_key, self.addresses)
+        self.memory = TabMemory(self.archive, self.tabs)
+        self.gate = BrowserGate(self.tabs, self.memory, self.coordinator_key, self.addresses)
         self.checker = Checker()
         runner = UnitRunner(self.tabs, self.checker, self.rules)
         self.challenges = ChallengeKeeper(self.tabs, runner)
@@ -71,6 +76,7 @@ class BrowserNetwork:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.gate.watch())
             tasks.create_task(self.keeper.run())
+            tasks.create_task(self.memory.run())
 
     async def drain(self, limit_s: float) -> None:
         """Let products end within the limit; tabs stay, as chats may still run on them."""
@@ -85,4 +91,5 @@ class BrowserNetwork:
         await self.book.drain(0.0)
         await self.challenges.stop()
         await self.keeper.stop()
+        await self.memory.stop()
         self.checker.close()

@@ -4,8 +4,8 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from brain_coord.browser.holders import Shelf
 from brain_coord.browser.models import read_bytes
+from brain_coord.browser.shelf import Shelf
 from brain_coord.browser.tabs import Tabs
 from brain_coord.gateway.auth import bearer_of
 from brain_coord.gateway.errors import fault

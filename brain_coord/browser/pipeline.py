@@ -11,9 +11,11 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
+from brain_coord.browser.agreement import CHUNK, Numbers
 from brain_coord.browser.holders import StageKeeper
 from brain_coord.browser.models import BrowserModel, Stage
 from brain_coord.browser.sampling import TOP, Top
+from brain_coord.browser.spot_check import CHANCE, WITHIN_TOKENS, SpotCheck, wanted
 from brain_coord.browser.stage_work import Floats, Span, activations, best_of
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
@@ -23,9 +25,6 @@ from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.node_router import decide_node
 
 log = structlog.get_logger("brain.browser")
-
-CHUNK: Final = 64
-"""Positions of a prompt that go through at once."""
 
 MOVE_S: Final = 30.0
 """How long an answer waits for another tab to take a stage."""
@@ -67,7 +66,10 @@ class Pipeline:
     tally: dict[str, HopTally] = field(default_factory=dict)
     used: dict[str, set[str]] = field(default_factory=dict)
     """Tabs by stage name."""
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    """Hops that were looked at again on another tab, and what came of it."""
     _session: str = ""
+    _check: SpotCheck | None = None
     _lost: set[str] = field(default_factory=set)
     """Sessions of tabs that failed this answer; the same tab with a new session may be asked again."""
     _reserved: list[Tab] = field(default_factory=list)
@@ -97,9 +99,32 @@ class Pipeline:
         self._reserved = list({hop.tab.tab_id: hop.tab for hop in hops}.values())
         for tab in self._reserved:
             self.tabs.reserve(tab)
+        for hop in hops:
+            self.keeper.use(hop.tab, hop.stages)
+        self._check = self._plan()
+
+    def _plan(self) -> SpotCheck | None:
+        """Sometimes one hop, of those whose stages another tab holds too, is looked at again."""
+        hop = CHANCE.choice(self.hops)
+        if not wanted(hop.tab) or not self.keeper.holders_of(hop.stages, (hop.tab,)):
+            return None
+        at_token = 1 + CHANCE.randrange(WITHIN_TOKENS)
+        return SpotCheck(self.model, hop.tab, hop.session, tuple(hop.stages), at_token)
+
+    def _look_again(self) -> None:
+        check, self._check = self._check, None
+        if check is None or check.result is None or check.tab.session is None:
+            return
+        if check.tab.session.session_id == check.session:
+            story: dict[str, Any] = {"stages": [stage.name for stage in check.stages], "tab": check.tab.tab_id}
+            if self.keeper.look_again(check.tab, check.question(), check.result, story):
+                self.checks.append(story)
 
     def close(self) -> None:
         """Give the places back, and let the tabs forget the answer."""
+        self._look_again()
+        for hop in self.hops:
+            self.keeper.unuse(hop.tab, hop.stages)
         for tab in self._reserved:
             self.tabs.release(tab)
         for hop in self.hops:
@@ -135,6 +160,8 @@ class Pipeline:
             if last:
                 (top,) = best_of(data, 1, count, self.model.config.vocab_size)
         assert top is not None
+        if self._check is not None and self._check.due:
+            self._look_again()
         return top
 
     async def logits(self, tokens: list[int]) -> Floats:
@@ -153,6 +180,10 @@ class Pipeline:
         data = memoryview(b"")
         for hop in self.hops:
             tally, sent_bytes = self.tally.setdefault(hop.tab.tab_id, HopTally()), hidden.nbytes
+            given = hidden
+            if hop.tab.strikes.holds(monotonic()) is not None:
+                caught = WorkFault("caught", "the tab was caught at a wrong answer meanwhile", blame=False)
+                raise HopLost(hop.tab, hop.session, caught)
             try:
                 data, elapsed_s = await self.keeper.desk.run(hop.tab, self.model, hop.stages, span, hidden, held=True)
                 if not hop.stages[-1].final:
@@ -165,7 +196,21 @@ class Pipeline:
             tally.elapsed_s += elapsed_s
             for stage in hop.stages:
                 self.used.setdefault(stage.name, set()).add(hop.tab.tab_id)
+            self._keep(hop, span, given, hidden, data)
         return data
+
+    def _keep(self, hop: Hop, span: Span, given: Floats, made: Floats, data: memoryview) -> None:
+        """Keep what went through the hop that will be looked at again."""
+        check = self._check
+        if check is None or check.stages != tuple(hop.stages):
+            return
+        result: Numbers | None = None
+        if span.rows and span.top:
+            count = min(TOP, self.model.config.vocab_size)
+            final = hop.stages[-1].final
+            result = best_of(data, 1, count, self.model.config.vocab_size)[0] if final else made[-1:]
+        if not check.saw(given, result):
+            self._check = None
 
     async def _move(self, fault: WorkFault) -> None:
         """Find another way, waiting a while for somebody to take what was lost."""
@@ -177,6 +222,7 @@ class Pipeline:
         if fault.blame:
             self.tabs.outcome(lost, "timed_out" if fault.cause == "timeout" else "failed", detail=fault.cause)
         log.warning("stage moves", model=self.model.model_id, tab=lost.tab_id, cause=fault.cause)
+        self._check = None  # it lost what it had kept
         self.moves.append({"tab": lost.tab_id, "cause": fault.cause, "after_tokens": len(self.tokens)})
         self.close()
         by = monotonic() + MOVE_S
@@ -206,6 +252,7 @@ class Pipeline:
                 for stage in self.model.stages
             ],
             "moves": self.moves,
+            "checks": self.checks,
             "hops": {
                 tab: {
                     "jobs": tally.jobs,

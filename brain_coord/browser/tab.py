@@ -52,6 +52,10 @@ class Tab:
     """A tab that has joined at least once since the coordinator started, connected or not."""
 
     tab_id: str
+    first_seen_s: float | None = None
+    """Wall time at which it first came."""
+    banned: str | None = None
+    """Why the operator banned it; it may not join then."""
     session: Session | None = None
     report: Report = field(default_factory=Report)
     offer: Offer = field(default_factory=Offer)
@@ -90,6 +94,10 @@ class Tab:
         """What it says it would give to weights; a claim, so it can only exclude."""
         return self.report.vram_mib
 
+    def why_aside(self, now: float) -> str | None:
+        """Why it gets no work, for the operator's word or for what it was caught at; `None` when it may."""
+        return self.strikes.holds(now) if self.banned is None else f"banned: {self.banned}"
+
     def liveness(self, now: float) -> Liveness:
         """Worst news first."""
         if self.session is None:
@@ -126,7 +134,8 @@ class Tab:
             "node_id": self.tab_id,
             "kind": "browser",
             "state": str(self.liveness(now)),
-            "reason": self.strikes.holds(now),
+            "reason": self.why_aside(now),
+            "first_seen_s": self.first_seen_s,
             "slots": self.slots,
             "active": self.active,
             "stages": sorted(self.stages),

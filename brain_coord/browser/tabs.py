@@ -14,12 +14,14 @@ from brain_coord.fleet.node import Session
 from brain_coord.measure.lag import LoopLag
 from brain_coord.routing.inputs import NodeState
 from brain_coord.store.records import Outcome
-from brain_node.contract.messages import Hello, Notice
+from brain_node.contract.messages import Hello, Notice, Refused
 
 log = structlog.get_logger("brain.browser")
 
 REMEMBERED: Final = 4096
 """Tabs that left and are remembered, so that a caught one cannot return at once under its name."""
+
+POLICY: Final = 1008
 
 
 @dataclass(slots=True)
@@ -31,6 +33,9 @@ class Tabs:
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_join: list[Callable[[Tab], None]] = field(default_factory=list)
     on_leave: list[Callable[[Tab], None]] = field(default_factory=list)
+    on_change: list[Callable[[Tab, bool], None]] = field(default_factory=list)
+    """Hears that there is something to remember of a tab, and whether it has to be written down at once."""
+    on_outcome: list[Callable[[Outcome], object]] = field(default_factory=list)
     _tabs: dict[str, Tab] = field(default_factory=dict)
     _tickets: dict[str, Tab] = field(default_factory=dict)
 
@@ -113,11 +118,20 @@ class Tabs:
     def measured(self, tab: Tab, ops_s: float) -> None:
         """It passed a challenge."""
         tab.ops_s = ops_s
+        self._changed(tab)
         self.capacity()
+
+    def _changed(self, tab: Tab, *, at_once: bool = False) -> None:
+        for told in self.on_change:
+            told(tab, at_once)
 
     def outcome(self, tab: Tab, result: str, kind: str = "customer", detail: str | None = None) -> None:
         """How a job on it counts: `completed`, `failed` or `timed_out`."""
-        tab.standing.add(Outcome(tab.tab_id, kind, result, time.time(), None, detail))
+        outcome = Outcome(tab.tab_id, kind, result, time.time(), None, detail)
+        tab.standing.add(outcome)
+        for told in self.on_outcome:
+            told(outcome)
+        self._changed(tab)
 
     async def caught(self, tab: Tab, reason: str) -> None:
         """An answer did not stand its check: the tab is set aside, its owner told."""
@@ -126,9 +140,19 @@ class Tabs:
         tab.ops_s = None
         tab.stages.clear()
         self.outcome(tab, "failed", "canary", reason)
+        self._changed(tab, at_once=True)
         log.warning("tab caught", tab=tab.tab_id, reason=reason, strikes=tab.strikes.count)
         wait_s = tab.strikes.until - monotonic()
         await self.tell(tab, "caught", f"{reason}; this tab gets no work for {wait_s / 60:.0f} minutes")
+
+    async def expel(self, tab: Tab, reason: str) -> None:
+        """The operator does not want it: its page is told so and dials no more, and its link ends."""
+        session = tab.session
+        if session is not None:
+            log.warning("tab expelled", tab=tab.tab_id, reason=reason)
+            await session.link.send(Refused(code="banned", message=banned(reason), retry=False))
+            self.disconnect(tab, session, "banned by the operator")
+            await session.link.close(POLICY, "banned")
 
     async def tell(self, tab: Tab, code: str, message: str) -> None:
         """Show something on the tab's page, with what is known of it on our clock."""
@@ -152,3 +176,8 @@ class Tabs:
         """Every connected tab as the node router sees it."""
         now, now_s = monotonic(), time.time()
         return [tab.state(now, now_s) for tab in self.online]
+
+
+def banned(reason: str) -> str:
+    """The sentence for the tab's owner."""
+    return f"the operator of this coordinator has banned this tab: {reason}"

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "operator": ("operator", "operator_app"),
     "token": ("tokens", "token_app"),
     "nodes": ("nodes", "nodes_app"),
+    "tabs": ("tabs", "tabs_app"),
     "receipts": ("receipts", "receipts_app"),
     "keys": ("signing", "keys_app"),
     "db": ("database", "db_app"),

@@ -7,7 +7,7 @@ import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from brain_coord.routing.inputs import AUTO_MODEL
 from brain_coord.routing.vocabulary import Mode, Privacy
@@ -15,7 +15,7 @@ from brain_coord.store.errors import StoreUnavailable
 from brain_coord.web.render import SECURITY, fragment, page
 from brain_coord.web.site import Site
 from brain_coord.web.view.api import groups_of
-from brain_coord.web.view.recent import decision_row
+from brain_coord.web.view.recent import decision_row, tabs_of
 from brain_coord.web.view.rows import model_row, node_row, offers_of
 from brain_coord.web.view.trace import trace_of
 
@@ -62,9 +62,11 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
         return JSONResponse(columns, headers={"cache-control": "no-store"})
 
     @router.get("/network/nodes/{node_id}")
-    async def node(node_id: str) -> HTMLResponse:
+    async def node(node_id: str) -> Response:
         """One node: measured beside claimed, its score term by term, why requests passed it by."""
         known = site.registry.get(node_id)
+        if known is None and any(row.tab_id == node_id for row in site.tabs.rows()):
+            return RedirectResponse(f"{site.base}/network/tabs/{node_id}", 307)  # decisions do not tell the two apart
         if known is None:
             return missing("No such node", f"No node {node_id} has joined.")
         decisions = [
@@ -83,6 +85,20 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
             decisions=decisions[:NODE_DECISIONS],
             **site.values(),
         )
+
+    @router.get("/network/tabs/{tab_id}")
+    async def tab(tab_id: str) -> HTMLResponse:
+        """One browser tab: measured and checked beside claimed, its score term by term, what it had a part in."""
+        try:
+            found = await site.tabs.page(tab_id)
+        except StoreUnavailable:
+            return missing("Not now", "Tabs that are not here cannot be looked up right now; try again shortly.", 503)
+        if found is None:
+            return missing("No such tab", f"No tab {tab_id} has lent here.")
+        decisions = [
+            decision_row(each) for each in site.recent.newest(len(site.recent)) if tab_id in tabs_of(each.draft)
+        ]
+        return page("tab.html", tab=found, row=found.row, decisions=decisions[:NODE_DECISIONS], **site.values())
 
     @router.get("/network/models/{model_id:path}")
     async def model(model_id: str) -> HTMLResponse:

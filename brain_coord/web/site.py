@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
@@ -46,6 +46,44 @@ class Records:
     decisions: tuple[DecisionRow, ...]
 
 
+class ShownTabs(Protocol):
+    """The browser tabs, as the pages and the operator see them."""
+
+    def rows(self) -> Sequence[Any]:
+        """The list's rows."""
+
+    async def page(self, tab_id: str) -> Any:
+        """One tab's page, `None` for one that is not known."""
+
+    async def ban(self, tab_id: str, reason: str) -> bool:
+        """Ban a tab; `False` for one that is not known."""
+
+    async def unban(self, tab_id: str) -> bool:
+        """Lift a ban; `False` for a tab that is not known."""
+
+
+class NoTabs:
+    """Where there are none."""
+
+    def rows(self) -> Sequence[Any]:
+        """None."""
+        return ()
+
+    async def page(self, tab_id: str) -> Any:
+        """None has this id."""
+        del tab_id
+
+    async def ban(self, tab_id: str, reason: str) -> bool:
+        """None has this id."""
+        del tab_id, reason
+        return False
+
+    async def unban(self, tab_id: str) -> bool:
+        """None has this id."""
+        del tab_id
+        return False
+
+
 def key_of(model: str) -> str:
     """An element id for a model's name, which may hold any sign."""
     return hashlib.sha256(model.encode()).hexdigest()[:12]
@@ -67,8 +105,8 @@ class Site:
     explain: Callable[[Node], Mapping[str, Any] | None]
     skips: Callable[[Node], Mapping[str, int]]
     base: str = ""
-    tabs: Callable[[], Sequence[Any]] = tuple
-    """Rows of the browser tabs; set by whoever has them."""
+    tabs: ShownTabs = field(default_factory=NoTabs)
+    """The browser tabs; set by whoever has them."""
     recent: RecentRequests = field(default_factory=RecentRequests)
     history: History = field(default_factory=History)
     hub: LiveHub = field(init=False)
@@ -118,7 +156,7 @@ class Site:
         return {
             "summary": [Item("summary", "parts/summary.html", now.summary)],
             "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in now.nodes],
-            "tabs": [Item(f"tab-{row.tab_id}", "parts/tab.html", row) for row in self.tabs()],
+            "tabs": [Item(f"tab-{row.tab_id}", "parts/tab.html", row) for row in self.tabs.rows()],
             "models": [Item(f"model-{key_of(row.model)}", "parts/model.html", row) for row in now.models],
             "classes": [Item(f"class-{row.resource_class}", "parts/class.html", row) for row in now.classes],
             "decisions": [Item(f"decision-{row.decision_id}", "parts/decision.html", row) for row in now.decisions],

@@ -26,6 +26,11 @@ async def test_a_tab_comes_and_goes_on_the_network_page(place):
             await expect(row).to_contain_text("1 units")
             await expect(page.locator(".decisions")).to_contain_text("compute.matmul_u32")
             assert await serious_faults(page) == []
+            await row.get_by_role("link").click()
+            await expect(page.locator("h1")).to_have_text(tab_id)
+            await expect(page.locator("main")).to_contain_text("Units verified")
+            await expect(page.locator(".decisions")).to_contain_text("compute.matmul_u32")
+            assert await serious_faults(page) == []
             await page.goto(f"{place.url}/network/receipts/{job['receipt']}")
             await expect(page.locator("main")).to_contain_text("BROWSER_NETWORK")
             await expect(page.locator("main")).to_contain_text(tab_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -236,23 +237,112 @@ async def test_when_nobody_can_take_the_stage_the_stream_ends_in_one_clean_error
                 await client.chat.completions.create(**ASK)
 
 
+def lies_when(condition):
+    """Source of a module whose results are off by a hundredth while `condition` holds in the page."""
+
+    def lie(source: str) -> str:
+        honest = "return numbers.subarray(0, count);"
+        assert honest in source
+        return source.replace(honest, f"return numbers.subarray(0, count).map((x) => ({condition} ? x * 1.01 : x));")
+
+    return lie
+
+
 async def test_a_replica_serves_only_when_it_agrees_and_a_disagreement_stops_the_pair(lend, random_model, browser):
     async with lend(random_model.path, 2, replicas=2) as lent:
         await lent.until(lambda: len(lent.holders()[0]) == 2)
         stage = lent.keeper.shelf.models[MODEL].stages[0]
         one, two = lent.holders()[0]
         assert lent.keeper.twins(stage, one) == [two]
-
-        def lie(source: str) -> str:
-            assert "return numbers.subarray(0, count);" in source
-            return source.replace(
-                "return numbers.subarray(0, count);", "return numbers.subarray(0, count).map((x) => x * 1.01);"
-            )
-
         await lent.tabs[1].close()
         await lent.until(lambda: len(lent.holders()[0]) == 1)
-        async with lent_tab(browser, lent.inside.url, changed={"qwen3.js": lie}):
+        async with lent_tab(browser, lent.inside.url, changed={"qwen3.js": lies_when("true")}):
             await lent.until(lambda: lent.holders() == [[]])
+
+
+async def test_a_third_holder_settles_a_disagreement_and_only_the_liar_pays(lend, random_model, browser):
+    async with lend(random_model.path, 2, replicas=3) as lent:
+        await lent.until(lambda: len(lent.holders()[0]) == 2)
+        honest = lent.holders()[0]
+        network = lent.inside.coordinator.browser.tabs
+        async with lent_tab(browser, lent.inside.url, changed={"qwen3.js": lies_when("true")}) as liar:
+            liar_id = await liar.node_id
+            await lent.until(lambda: network.get(liar_id).verified.refused)
+            assert lent.holders()[0] == honest
+            caught = network.get(liar_id)
+            assert "a third tab bears out the other" in (caught.strikes.reason or "")
+            assert "RMS" in await liar.text("state")
+            assert caught.standing.counts(time.time()).mismatched == 1
+            for tab_id in honest:
+                assert network.get(tab_id).standing.counts(time.time()).mismatched == 0
+                assert network.get(tab_id).strikes.count == 0
+
+
+async def test_a_tab_that_turns_to_lies_later_is_found_while_it_answers(lend, random_model, browser, monkeypatch):
+    monkeypatch.setattr("brain_coord.browser.spot_check.CLOSER_SHARE", 1.0)
+    monkeypatch.setattr("brain_coord.browser.pipeline.WITHIN_TOKENS", 4)
+    changed = {"qwen3.js": lies_when("globalThis.turned")}
+    async with lend(random_model.path, 3, replicas=3, changed=changed) as lent:
+        await lent.until(lambda: len(lent.holders()[0]) == 3)
+        network = lent.inside.coordinator.browser.tabs
+        honest = lent.pipeline()
+        token = random_model.tokens
+        await honest.step(token[:20])
+        for at in range(20, 25):
+            await honest.step([token[at]])
+        await lent.until(lambda: honest.checks and honest.checks[0].get("result") == "agreed")
+        honest.close()
+        await lent.until(lambda: not any(tab.active for tab in network))
+
+        way = lent.pipeline()
+        (hop,) = way.hops
+        await (await lent.tab_of(hop.tab.tab_id)).page.evaluate("globalThis.turned = true")
+        await way.step(token[:20])
+        for at in range(20, 25):
+            await way.step([token[at]])
+        liar = network.get(hop.tab.tab_id)
+        await lent.until(lambda: liar.verified.refused)
+        check = way.checks[0]
+        assert (check["result"], check["wrong"], check["tab"]) == ("differed", liar.tab_id, liar.tab_id)
+        assert check["settled_by"] not in (liar.tab_id, check["with"])
+        await way.step([token[25]])
+        assert [move["cause"] for move in way.moves] == ["caught"], "the answer goes on at a tab that is honest"
+        assert way.hops[0].tab is not liar
+        assert liar.tab_id not in lent.holders()[0]
+        assert len(lent.holders()[0]) == 2
+        way.close()
+
+
+async def test_stages_are_spread_anew_when_tabs_come_and_go_and_running_answers_go_on(lend, known_model, browser):
+    async with lend(known_model.path, 1, stages=2) as lent:
+        (first,) = lent.tabs
+        first_id = await first.node_id
+        await lent.until(lambda: lent.holders() == [[first_id], [first_id]])
+        client, key = lent.client()
+        async with client:
+            body = {**ASK["extra_body"], "ignore_eos": True}
+            stream = await client.chat.completions.create(**{**ASK, "extra_body": body}, stream=True, max_tokens=600)
+            parts = [(await anext(stream)).choices[0].delta.content or ""]
+            async with lent_tab(browser, lent.inside.url) as second:
+                second_id = await second.node_id
+                await lent.until(lambda: sorted(map(tuple, lent.holders())) == sorted([(first_id,), (second_id,)]))
+                assert lent.inside.coordinator.browser.tabs.get(first_id).active, "the answer still runs"
+                brain = None
+                async for chunk in stream:
+                    parts.append((chunk.choices[0].delta.content or "") if chunk.choices else "")
+                    brain = (chunk.model_extra or {}).get("brain", brain)
+                assert "".join(parts) == known_model.text(600)
+                body = (await lent.receipt(brain["receipt"], key))["browser"]
+                assert body["moves"] == []
+                assert [stage["tabs"] for stage in body["stages"]] == [[first_id], [first_id]]
+                answer = await client.chat.completions.create(**ASK)
+                assert answer.choices[0].message.content == known_model.sentence
+                body = await lent.receipt(answer.model_extra["brain"]["receipt"], key)
+                assert sorted(stage["tabs"][0] for stage in body["browser"]["stages"]) == sorted([first_id, second_id])
+            await lent.until(lambda: lent.holders() == [[first_id], [first_id]])
+            answer = await client.chat.completions.create(**ASK)
+            assert answer.choices[0].message.content == known_model.sentence
+        assert not first.faults
 
 
 async def test_weights_come_from_the_browsers_cache_the_second_time(lend, known_model):

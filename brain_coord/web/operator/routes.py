@@ -62,6 +62,7 @@ class OperatorPages:
         for path, act in (
             ("/logout", self._log_out),
             ("/nodes/{subject}/{action}", self._node),
+            ("/tabs/{subject}/{action}", self._tab),
             ("/keys", self._create_key),
             ("/keys/{subject}/revoke", self._revoke_key),
             ("/tokens", self._create_token),
@@ -142,6 +143,7 @@ class OperatorPages:
             "operator.html",
             csrf=session.csrf,
             rows=rows,
+            tabs=self.site.tabs.rows(),
             keys=keys[::-1],
             tokens=tokens[::-1],
             receipts=receipts,
@@ -157,6 +159,18 @@ class OperatorPages:
             raise fault("not_found", f"there is no node {node_id}, or nothing called {action} to be done to it")
         await self.actions[action](node, {"reason": form.get("reason", "").strip()})
         log.info("operator acted on a node", node=node_id, action=action)
+        return self._home()
+
+    async def _tab(self, request: Request, _: Session, form: dict[str, str]) -> Response:
+        tab_id, action = request.path_params["subject"], request.path_params["action"]
+        tabs, done = self.site.tabs, False
+        if action == "ban":
+            done = await tabs.ban(tab_id, form.get("reason", "").strip())
+        elif action == "unban":
+            done = await tabs.unban(tab_id)
+        if not done:
+            raise fault("not_found", f"there is no tab {tab_id}, or nothing called {action} to be done to it")
+        log.info("operator acted on a tab", tab=tab_id, action=action)
         return self._home()
 
     async def _create_key(self, _: Request, session: Session, form: dict[str, str]) -> Response:

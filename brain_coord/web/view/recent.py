@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from brain_coord.observe.finished import FinishedRequest
-from brain_coord.receipts.body import timestamp
+from brain_coord.receipts.body import ReceiptDraft, timestamp
 
 KEPT: Final = 500
 
@@ -35,6 +35,12 @@ class RecentRequests:
     def newest(self, count: int) -> Iterator[FinishedRequest]:
         """The latest, newest first."""
         return islice(reversed(self._by_id.values()), count)
+
+
+def tabs_of(draft: ReceiptDraft) -> set[str]:
+    """The browser tabs that had a part in a request, among the names of everybody who had one."""
+    stages = (draft.extra.get("browser") or {}).get("stages", ())
+    return {attempt["target"] for attempt in draft.attempts} | {tab for stage in stages for tab in stage["tabs"]}
 
 
 @dataclass(frozen=True, slots=True)

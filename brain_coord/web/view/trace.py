@@ -92,6 +92,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Layers:
+    """Layers of a model in browser tabs: who held them, and whose results for them were compared and agreed."""
+
+    stage: str
+    first: int
+    last: int
+    tabs: tuple[str, ...]
+    agreed_with: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """How one request ran."""
 
@@ -120,6 +131,10 @@ class Trace:
     tokens: tuple[tuple[str, int | None], ...]
     verified: bool | None
     """Whether the result was checked; `None` for work whose result nobody can check."""
+    layers: tuple[Layers, ...]
+    """For an answer that browser tabs made together."""
+    moves: tuple[tuple[str, str, int], ...]
+    """Tabs that their part was taken from, why, and after how many tokens."""
 
 
 def trace_of(body: Mapping[str, Any]) -> Trace:
@@ -165,6 +180,17 @@ def trace_of(body: Mapping[str, Any]) -> Trace:
             ("completion", body["tokens"]["completion_billed"]),
         ),
         verified=body.get("verified"),
+        layers=_layers(body.get("browser") or {}),
+        moves=tuple(
+            (move["tab"], move["cause"], move["after_tokens"]) for move in (body.get("browser") or {}).get("moves", ())
+        ),
+    )
+
+
+def _layers(story: Mapping[str, Any]) -> tuple[Layers, ...]:
+    return tuple(
+        Layers(each["stage"], each["layers"][0], each["layers"][1], tuple(each["tabs"]), tuple(each["agreed_with"]))
+        for each in story.get("stages", ())
     )
 
 
