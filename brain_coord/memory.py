@@ -17,6 +17,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
 from brain_coord.measure.slots import BorneSlots
 from brain_coord.receipts.body import ReceiptDraft
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
 from brain_coord.store.records import NodeRecord
@@ -34,6 +35,7 @@ class StoredKeys:
     """API keys in the store."""
 
     store: Store
+    _callers: Bounded[tuple[str, str], Caller] = field(init=False, default_factory=Bounded)
 
     async def find(self, secret: str) -> Caller | None:
         """Whom a key belongs to."""
@@ -42,7 +44,10 @@ class StoredKeys:
         except StoreUnavailable as error:
             log.warning("keys cannot be looked up", cause=str(error))
             raise fault("store_unavailable", "the key cannot be checked right now", retry_after_s=2) from None
-        return None if key is None else Caller(key.key_id, Plan(key.plan))
+        if key is None:
+            return None
+        known = key.key_id, key.plan
+        return self._callers.get(known) or self._callers.keep(known, Caller(key.key_id, Plan(key.plan)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class BrowserClass:
         self.samples = ClassSamples()
         self.compute = ClassSamples()
         self.work: BrowserWork | None = None
-        self._nobody: Bounded[tuple[ClassState, str], Prospect] = Bounded()
+        self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
 
     def models(self) -> list[str]:
         """What can be chatted with now."""
@@ -60,20 +60,22 @@ class BrowserClass:
         decision = self.work.decide(query)
         available = decision is not None and bool(decision.ranked)
         samples = self.compute if query.path == COMPUTE_PATH else self.samples
+        shortage = None if available else f"BROWSER_NETWORK: {self.work.shortage(query)}"
+        waits = decision is not None and decision.worth_waiting
+        supported = self.work.supports(query)
+        key = (supported, shortage, *samples.estimates)
+        if shortage is not None and not waits and (known := self._nobody.get(key)) is not None:
+            return known
         state = ClassState(
             self.resource_class,
-            supported=self.work.supports(query),
+            supported=supported,
             available=available,
             latency_ms=samples.latency_ms,
             reliability=samples.reliability,
             confidence=samples.confidence,
         )
-        shortage = None if available else f"BROWSER_NETWORK: {self.work.shortage(query)}"
-        waits = decision is not None and decision.worth_waiting
         if shortage is not None and not waits:
-            return self._nobody.get((state, shortage)) or self._nobody.keep(
-                (state, shortage), Prospect(state, shortage=shortage)
-            )
+            return self._nobody.keep(key, Prospect(state, shortage=shortage))
         return Prospect(
             state, decision if available else None, wait_s=query.wait_s if waits else 0.0, shortage=shortage
         )

@@ -199,7 +199,7 @@ class NodeClass:
             ranked.sort(key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None)
         for node_id, model in ranked:
             node = self._registry.get(node_id)
-            if node is None or node.operator is not self._operator or model not in node.models:
+            if node is None or node.operator is not self._operator or not node.serves(model):
                 continue
             health = self.health.of(node_id)
             if node.state in ("ONLINE", "BUSY") and node.free > 0 and health.out(monotonic()) is None:

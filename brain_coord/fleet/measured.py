@@ -42,19 +42,31 @@ class Measured(Watched):
         """Whether the node has produced a token that the coordinator timed."""
         return "coordinator-timed" if self.benchmarks or self.decode_tok_s else "unmeasured"
 
-    def learn(self, model: str, credit: Credit | None, first_output_ms: float | None, now: float) -> None:
-        """Take in one completed stream; `now` in seconds of the monotonic clock."""
+    def learn(self, model: str, credit: Credit | None, first_output_ms: float | None, now: float) -> bool:
+        """Take in one completed stream; returns whether it says something about speed.
+
+        Args:
+            model: that answered.
+            credit: what the stream is worth.
+            first_output_ms: from dispatch.
+            now: seconds of the monotonic clock.
+        """
+        learned = credit is not None
         if credit is not None:
             window = self.decode_tok_s.get(model)
             if credit.at_most:
                 if window is not None:
-                    window.at_most(credit.tok_s, now)
+                    learned = window.at_most(credit.tok_s, now)
                 elif (known := self.benchmarks.get(model)) is not None and credit.tok_s < known.decode_tok_s:
                     self.decode_tok_s.setdefault(model, MedianWindow()).add(credit.tok_s, now)
             else:
                 self.decode_tok_s.setdefault(model, MedianWindow()).add(credit.tok_s, now)
         if first_output_ms is not None:
-            self.first_output_ms.setdefault(model, MedianWindow()).add(first_output_ms, now)
+            first = self.first_output_ms.get(model)
+            if first is None:
+                first = self.first_output_ms[model] = MedianWindow()
+            first.add(first_output_ms, now)
+        return learned
 
     def benchmarked(self, benchmark: Benchmark) -> None:
         """A benchmark was taken, or remembered."""
@@ -80,6 +92,10 @@ class Measured(Watched):
             ),
             default=None,
         )
+
+    def settled(self, node_id: str, model: str, density: TokenDensity, trusted: tuple[str, ...]) -> bool:
+        """Whether the last answers changed nothing about how far reported tokens are believed."""
+        return self.density_factor.get(model) == density.factor(node_id, model, "answers", trusted)
 
     def expire(self, now: float) -> list[str]:
         """Forget old samples; returns the models whose figures changed."""

@@ -100,7 +100,7 @@ class Reported(Watched):
 class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
-    unwatched: ClassVar = frozenset({"borne", "load", "going_on"})
+    unwatched: ClassVar = frozenset({"borne", "load", "going_on", "jobs", "done"})
 
     node_id: str
     public_key: bytes
@@ -200,6 +200,11 @@ class Node(Watched):
             return [model.id for model in self.reported.offer.models]
         barred = {refusal.model for refusal in self.reported.refused}
         return [model.id for model in self.reported.offer.models if model.id not in barred]
+
+    def serves(self, model_id: str) -> bool:
+        """Whether `models` has it."""
+        offered = any(model.id == model_id for model in self.reported.offer.models)
+        return offered and not any(refusal.model == model_id for refusal in self.reported.refused)
 
     @property
     def loaded(self) -> list[str]:

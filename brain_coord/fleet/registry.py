@@ -215,22 +215,24 @@ class Registry:
 
     def reserve(self, node: Node) -> None:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
-        before = node.state
+        before = None if node.active else node.state  # only the first of its jobs can make it another
         node.active += 1
         node.load.change(node.active, monotonic())
         if node.active == node.slots:
             self._turned(node)
-        self._changed(node, before, "took a job")
+        if before is not None:
+            self._changed(node, before, "took a job")
 
     def release(self, node: Node) -> None:
         """A job on the node is over, however it ended. Exactly one call for each `reserve`."""
         assert node.active > 0, "released more jobs than were reserved"
-        before = node.state
+        before = node.state if node.active == 1 else None
         node.active -= 1
         node.load.change(node.active, monotonic())
         if node.active == node.slots - 1:
             self._turned(node)
-        self._changed(node, before, "finished its jobs")
+        if before is not None:
+            self._changed(node, before, "finished its jobs")
         self.capacity()
 
     def begins(self, node: Node) -> None:
@@ -338,8 +340,9 @@ class Registry:
             self.density.add(node.node_id, model, sample.count.tokens, clock.text_bytes)
         if worth is not None:
             self._bear(node, model, worth, load)
-        node.measured.learn(model, worth, first_ms, now)
-        self._settle(node, model)
+        learned = node.measured.learn(model, worth, first_ms, now)
+        if learned or not node.measured.settled(node.node_id, model, self.density, self.trusted):
+            self._settle(node, model)
 
     def _bear(self, node: Node, model: str, worth: Credit, load: float) -> None:
         """What a stream says about the jobs that its node bears at once. A bound from above can only say that it was slow."""

@@ -31,6 +31,8 @@ class Standing:
     """Connected and observed seconds by UTC day."""
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Counted along, so that a score costs the same however many outcomes it stands on."""
+    _scored: tuple[tuple[float, ...], int] | None = None
+    """The last score, and what it was made of: a full window in which nothing fails gives the same again."""
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], days: Iterable[Uptime]) -> "Standing":
@@ -101,4 +103,8 @@ class Standing:
 
     def score(self, now_s: float) -> int:
         """The Brain Reliability Score, 0 to 100."""
-        return reliability_score(self.counts(now_s))
+        self._expire(now_s)
+        made_of = (self.uptime_fraction(now_s), *self._kinds.values())
+        if self._scored is None or self._scored[0] != made_of:
+            self._scored = made_of, reliability_score(self.counts(now_s))
+        return self._scored[1]

@@ -213,9 +213,9 @@ class Decider:
 
     def targets(self, decision: Decision) -> Iterator[Target]:
         """Every target in ranked order, class by class."""
-        backends = {backend.resource_class: backend for backend in self.backends}
         for resource_class in decision.class_decision.ranked:
-            yield from backends[resource_class].targets(decision.query, decision.prospects[resource_class])
+            backend = next(each for each in self.backends if each.resource_class is resource_class)
+            yield from backend.targets(decision.query, decision.prospects[resource_class])
 
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""

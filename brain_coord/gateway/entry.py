@@ -1,7 +1,6 @@
 """The hot routes as plain ASGI: from socket to `Generation`, and every way a request can end before that."""
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -15,6 +14,7 @@ from brain_coord.gateway.dialects import DIALECTS, Dialect
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
 from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, connection_of, headers_of, read_body, send_error
+from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, SharedMeters, TaggedSend
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
@@ -60,7 +60,7 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request on a hot route."""
-        request_id = "req-" + secrets.token_hex(12)
+        request_id = "req-" + random_id()
         structlog.contextvars.bind_contextvars(
             request_id=request_id
         )  # each request is a task, with a context of its own

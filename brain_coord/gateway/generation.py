@@ -1,7 +1,6 @@
 """The life of one request: authenticated, decided, tried, relayed, recorded, and only then ended."""
 
 import asyncio
-import secrets
 import time
 from dataclasses import dataclass, field
 from time import monotonic
@@ -15,6 +14,7 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watched
+from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.reply import failure_of, refusal_of, reply_headers, tail_bytes, whole_bytes
@@ -81,7 +81,7 @@ class Generation:
         self.record = Record(
             request=request,
             caller=caller,
-            receipt_id="r-" + secrets.token_hex(12),
+            receipt_id="r-" + random_id(),
             wall_time=time.time(),
             began=began,
             decision=decider.decide(request, caller),

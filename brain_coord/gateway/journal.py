@@ -1,9 +1,10 @@
 """Turn one finished request into the records that outlive it: receipt draft, `brain` object, outcomes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from brain_coord.classes.target import Detailed, Target
+from brain_coord.classes.target import Target
 from brain_coord.gateway.answer import Outcome
 from brain_coord.gateway.attempts import Result
 from brain_coord.gateway.auth import Caller
@@ -101,7 +102,7 @@ class Record:
                 total_ms=round((now - self.began) * 1000, 3),
             ),
             price=None if target is None else _price(target, request.dialect.path, tokens),
-            extra=target.details() if isinstance(target, Detailed) else {},
+            extra=_details(target),
         )
 
     def brain(self, now: float) -> dict[str, Any]:
@@ -145,6 +146,12 @@ def _node_record(decision: NodeDecision | AutoNodeDecision) -> Written:
 
 
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}
+
+
+def _details(target: Target | None) -> Mapping[str, Any]:
+    """What a target that is `Detailed` has to say; asked for by name, as a protocol's own check takes far longer."""
+    details = getattr(target, "details", None)
+    return {} if details is None else details()
 
 
 def _price(target: Target, path: str, tokens: Tokens) -> Price | None:

@@ -41,8 +41,10 @@ class TargetPicker:
         return frozenset(attempt.target for attempt in self._record.result.reached)
 
     def _untried(self) -> Target | None:
-        passed = self._asked() | self._given
         targets = self._decider.targets(self._record.decision)
+        if not self._given and not self._record.result.attempts:
+            return next(targets, None)
+        passed = self._asked() | self._given
         return next((target for target in targets if target.name not in passed), None)
 
     def _may_wait(self) -> bool:

@@ -32,7 +32,7 @@ class Frames(Protocol):
         """The next event, as an ASGI server gives it."""
 
     async def send(self, message: Any) -> None:
-        """Send an event."""
+        """Send an event; one with a text and bytes is a frame of each, the text first, in one write."""
 
     def poll(self) -> Any:
         """The next event if it is there, else `None`."""
@@ -106,10 +106,10 @@ class Slot:
             SlotLost: the connection is gone.
         """
         self.job_id = job.id
-        await self._transmit({"type": "websocket.send", "text": job_text(job)})
-        for start in range(0, len(body), frame_bytes):
-            if start:
-                await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
+        first = body[:frame_bytes] or None
+        await self._transmit({"type": "websocket.send", "text": job_text(job), "bytes": first})
+        for start in range(frame_bytes, len(body), frame_bytes):
+            await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
             await self._transmit({"type": "websocket.send", "bytes": body[start : start + frame_bytes]})
 
     async def _transmit(self, event: MutableMapping[str, Any]) -> None:

@@ -197,7 +197,7 @@ class NodeSocket(WebSocketsSansIOProtocol):
         return event
 
     async def send(self, message: Any) -> None:
-        """Send data at once; anything else the library's way."""
+        """Send data at once; anything else the library's way. A text and bytes together are two frames in one write."""
         if (
             message["type"] != "websocket.send"
             or not self.handshake_complete
@@ -213,19 +213,26 @@ class NodeSocket(WebSocketsSansIOProtocol):
             if self.disconnected or self.close_sent:
                 await super().send(message)
                 return
-        data = message.get("bytes")
-        kind = _BINARY
+        text, data = message.get("text"), message.get("bytes")
+        before = b""
+        if text is not None:
+            encoded = text.encode()
+            before = _head(_TEXT, len(encoded)) + encoded
         if data is None:
-            data, kind = message["text"].encode(), _TEXT
-        size = len(data)
-        if size < 126:
-            head = bytes((kind, size))
-        elif size < 65536:
-            head = bytes((kind, 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((kind, 127)) + size.to_bytes(8, "big")
-        if size < _LARGE:
+            self.transport.write(before)
+            return
+        head = before + _head(_BINARY, len(data))
+        if len(data) < _LARGE:
             self.transport.write(head + data)
         else:
             self.transport.write(head)
             self.transport.write(data)
+
+
+def _head(kind: int, size: int) -> bytes:
+    """What stands before a frame's data."""
+    if size < 126:
+        return bytes((kind, size))
+    if size < 65536:
+        return bytes((kind, 126)) + size.to_bytes(2, "big")
+    return bytes((kind, 127)) + size.to_bytes(8, "big")

@@ -18,21 +18,27 @@ class MedianWindow:
     """The last samples of one quantity; times in seconds of the monotonic clock."""
 
     _samples: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    value: float | None = None
-    """The median, `None` before the first sample; kept up to date here because a router reads it for every request."""
+    _value: float | None = None
+    _stale: bool = False
 
     @classmethod
     def of(cls, values: Iterable[float], now: float) -> "MedianWindow":
         """The window with samples that another coordinator took, oldest first."""
-        window = cls(deque(((now, value) for value in values), maxlen=SAMPLES))
-        window._settle()
-        return window
+        return cls(deque(((now, value) for value in values), maxlen=SAMPLES), _stale=True)
+
+    @property
+    def value(self) -> float | None:
+        """The median, `None` before the first sample."""
+        if self._stale:
+            self._stale = False
+            self._value = median([value for _, value in self._samples]) if self._samples else None
+        return self._value
 
     def add(self, value: float, now: float) -> None:
         """Add one sample."""
         self._samples.append((now, value))
+        self._stale = True
         self.expire(now)
-        self._settle()
 
     def at_most(self, value: float, now: float) -> bool:
         """Add an upper bound. It teaches something only where it contradicts the median; returns whether it did."""
@@ -47,12 +53,8 @@ class MedianWindow:
         while self._samples and self._samples[0][0] < now - MAX_AGE_S:
             self._samples.popleft()
             expired = True
-        if expired:
-            self._settle()
+        self._stale = self._stale or expired
         return expired
-
-    def _settle(self) -> None:
-        self.value = median([value for _, value in self._samples]) if self._samples else None
 
     @property
     def values(self) -> list[float]:

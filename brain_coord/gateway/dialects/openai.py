@@ -13,6 +13,8 @@ from brain_coord.gateway.errors import ApiError, fault
 _PLAIN_TEXT: Final = re.compile(rb'"(?:delta"\s*:\s*\{\s*"content|text)"\s*:\s*"')
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _DONE: Final = Seen(EventKind.DONE)
+_FINISH: Final = Seen(EventKind.FINISH)
+_PLAIN_FIELDS: Final = {"role", "content"}
 
 
 def _delta_length(delta: dict[str, Any]) -> int:
@@ -142,8 +144,10 @@ def _read_event(event: dict[str, Any]) -> Seen:
         return Seen(EventKind.ERROR, error=event["error"])
     usage = _usage(event.get("usage"))
     choices = event.get("choices")
-    if usage is None and isinstance(choices, list) and len(choices) == 1 and (length := _plain_length(choices[0])):
-        return Seen(EventKind.OUTPUT, length)
+    if usage is None and isinstance(choices, list) and len(choices) == 1:
+        seen = _plain(choices[0])
+        if seen is not None:
+            return seen
     choices = _choices(event)
     if not choices:
         return QUIET if usage is None else Seen(EventKind.USAGE, usage=usage)
@@ -155,12 +159,15 @@ def _read_event(event: dict[str, Any]) -> Seen:
     return Seen(EventKind.OUTPUT, length, usage)
 
 
-def _plain_length(choice: Any) -> int:
-    """Bytes of text in a choice that holds just that, as nearly all do; else 0. A short cut, nothing more."""
-    if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
-        return 0
-    delta = choice.get("delta")
-    return text_length(delta.get("content")) if isinstance(delta, dict) and len(delta) == 1 else 0
+def _plain(choice: Any) -> Seen | None:
+    """One choice of a chat that holds a role, a text or an end, as nearly all do; else `None`. A short cut, nothing more."""
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    if not isinstance(delta, dict) or not delta.keys() <= _PLAIN_FIELDS or "text" in choice or "message" in choice:
+        return None
+    length = text_length(delta.get("content"))
+    if choice.get("finish_reason") is not None:
+        return _FINISH if not length else Seen(EventKind.FINISH, length)
+    return Seen(EventKind.OUTPUT, length) if length else QUIET
 
 
 def _has_tool_call(choice: dict[str, Any]) -> bool:
