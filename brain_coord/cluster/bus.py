@@ -8,6 +8,8 @@ from typing import Any, Final
 import orjson
 import structlog
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from brain_coord.cluster.secret import ClusterSecret, NotOurs
@@ -21,6 +23,17 @@ RETRY_S: Final = (0.2, 2.0)
 """First and longest pause before Redis is tried again."""
 
 FAULTS: Final = (RedisError, OSError, TimeoutError)
+
+
+def end_if_cancelled() -> None:
+    """End the task if it was cancelled while it waited for Redis: redis-py may swallow that, or tell it as a fault.
+
+    Raises:
+        asyncio.CancelledError: it was.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class Bus:
@@ -40,7 +53,9 @@ class Bus:
         hear: Callable[[dict[str, Any]], None],
         came: Callable[[], Awaitable[None]],
     ) -> None:
-        self.redis: Redis = Redis.from_url(url, socket_connect_timeout=CALL_S, socket_timeout=CALL_S)
+        self.redis: Redis = Redis.from_url(
+            url, socket_connect_timeout=CALL_S, socket_timeout=CALL_S, retry=Retry(NoBackoff(), 0)
+        )
         self.channel = secret.prefix + "messages"
         self._secret = secret
         self._hear = hear
@@ -64,6 +79,7 @@ class Bus:
                     while self.connected:
                         # The wait is shorter than the socket's limit: silence of others is no fault of Redis.
                         message = await listener.get_message(timeout=CALL_S / 2)
+                        end_if_cancelled()
                         if message is not None:
                             self._take(message["data"])
             except FAULTS as error:
@@ -91,10 +107,12 @@ class Bus:
         except FAULTS as error:
             self.lost(error)
             return False
+        end_if_cancelled()
         return True
 
     def lost(self, error: Exception) -> None:
         """Redis did not do what it was asked to."""
+        end_if_cancelled()
         self._is(connected=False, fault=f"{type(error).__name__}: {error}"[:200])
 
     def _is(self, *, connected: bool, fault: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from brain_coord.cluster.bus import FAULTS, Bus
+from brain_coord.cluster.bus import FAULTS, Bus, end_if_cancelled
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.limits import KeyMeters, Meter, Permit, PlanLimits
 
@@ -94,6 +94,7 @@ class ClusterMeters:
         except FAULTS as error:
             self._bus.lost(error)
             return
+        end_if_cancelled()
         shared = Meter(float(left), 0.0, here - 1 + int(elsewhere))
         if int(refused):
             permit.meter.left += 1  # a refused request counts for nothing
@@ -134,3 +135,4 @@ class ClusterMeters:
                 await pipe.execute()
         except FAULTS as error:
             self._bus.lost(error)
+        end_if_cancelled()

@@ -433,10 +433,15 @@ class Replica:
     async def _let_go(self) -> None:
         """End the link of each node as soon as it has nothing to do, so that it serves elsewhere meanwhile."""
         while True:
-            idle = [each for each in self._registry.nodes.values() if each.session is not None and not each.active]
-            for node in idle:
-                if (session := node.session) is not None:
-                    await session.link.close(GOING_AWAY, "the coordinator is shutting down")
+            idle = [
+                session
+                for node in self._registry.nodes.values()
+                if (session := node.session) is not None and not session.closing and not node.active
+            ]
+            for session in idle:
+                session.closing = True  # before anything is awaited, or a job could still be given to it
+            for session in idle:
+                await session.link.close(GOING_AWAY, "the coordinator is shutting down")
             await asyncio.sleep(FLUSH_S)
 
     async def drain(self, limit_s: float) -> None:

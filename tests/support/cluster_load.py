@@ -137,6 +137,6 @@ class Load:
     def table(self) -> str:
         """What happened, for people."""
         endings = Counter((name, seen.ending) for name, seen in self.seen)
-        errors = Counter(seen.text[:160] for _, seen in self.seen if seen.ending == "error")
+        errors = Counter(seen.text for _, seen in self.seen if seen.ending == "error")
         lines = [f"{name}  {ending:<14}{count}" for (name, ending), count in sorted(endings.items())]
         return "\n".join(lines + [f"   {count} × {text}" for text, count in errors.items()])
