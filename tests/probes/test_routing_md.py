@@ -6,7 +6,7 @@ from pathlib import Path
 from brain_coord.fleet import health
 from brain_coord.measure import benchmark, credit, density, similarity, slots, speed, window
 from brain_coord.measure import rtt as round_trip
-from brain_coord.probes import pace
+from brain_coord.probes import pace, questions
 
 TEXT = (Path(__file__).parent.parent.parent / "ROUTING.md").read_text()
 PLAIN = " ".join(TEXT.split())
@@ -62,6 +62,10 @@ def test_the_figures_of_the_sentences():
         f"{slots.STREAMS} completed streams at the limit",
     ):
         assert sentence in PLAIN, sentence
+
+
+def test_sums_are_asked_of_models_from_the_published_size_on():
+    assert f"asked of models from {questions.SUMS_FROM_B} billion on" in PLAIN
 
 
 def test_a_job_keeps_a_quarter_of_its_lone_speed_or_five_streams_that_reached_more_tell():
