@@ -149,5 +149,5 @@ class Tab:
                 "answers_refused": self.verified.refused,
                 "tokens": self.verified.tokens,
             },
-            "reported": {"adapter": card, "memory_mib": self.memory_mib},
+            "reported": {"adapter": card, "memory_mib": self.memory_mib, "operands": self.report.engine_version},
         }

@@ -1,5 +1,7 @@
 // The tab's GPU: whether there is one that can be used, and the few things every kernel needs of it.
 
+import { HALVES, wanted } from "./precision.js";
+
 export class NoGpu extends Error {}
 
 /** The adapter and a device with the largest buffers it has; a plain sentence when there is none. */
@@ -14,9 +16,10 @@ export async function openGpu() {
   if (!adapter) throw new NoGpu("This browser has WebGPU, but no graphics adapter that it may use.");
   const { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize } = adapter.limits;
   const device = await adapter.requestDevice({
+    requiredFeatures: wanted(adapter.features),
     requiredLimits: { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize },
   });
-  return { device, name: nameOf(adapter.info ?? {}) };
+  return { device, name: nameOf(adapter.info ?? {}), bits: device.features.has(HALVES) ? 16 : 32 };
 }
 
 function nameOf(info) {

@@ -91,7 +91,7 @@ function describe() {
   const memory = Number(at("rules").elements.memory.value);
   return {
     agent_version: "web 1",
-    report: { os: "browser", engine: "webgpu", vram_mib: memory, gpus: [{ name: gpu.name, kind: "unified" }] },
+    report: { os: "browser", engine: "webgpu", engine_version: `f${gpu.bits}`, vram_mib: memory, gpus: [{ name: gpu.name, kind: "unified" }] },
     offer: { models: [{ id: "compute.matmul_u32", loaded: true }], slots: 2 },
   };
 }
@@ -101,7 +101,7 @@ async function begin() {
   state("waiting", "Looks for a GPU…");
   try {
     gpu = await openGpu();
-    show("adapter", gpu.name);
+    show("adapter", `${gpu.name}; products of ${gpu.bits}-bit numbers`);
     const who = await identity();
     show("identity", who.id);
     gpu.device.lost.then((lost) => {

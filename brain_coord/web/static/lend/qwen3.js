@@ -1,32 +1,21 @@
 // Layers of Qwen3 on this tab's GPU: one stage of a model, with a KV cache for each answer that is being written.
 
 import { folded, readBack, shader, storage } from "./gpu.js";
+import { HALVES, head } from "./precision.js";
 
-const READERS = {
-  F32: `fn weight(at: u32) -> f32 { return bitcast<f32>(weights[at]); }
-    fn pair(at: u32) -> vec2f { return vec2f(weight(at), weight(at + 1u)); }`,
-  BF16: `fn weight(at: u32) -> f32 {
-      return bitcast<f32>(select(weights[at / 2u] << 16u, weights[at / 2u] & 0xffff0000u, (at & 1u) == 1u)); }
-    fn pair(at: u32) -> vec2f {
-      let both = weights[at / 2u];
-      return vec2f(bitcast<f32>(both << 16u), bitcast<f32>(both & 0xffff0000u)); }`,
-  F16: `fn weight(at: u32) -> f32 { return unpack2x16float(weights[at / 2u])[at & 1u]; }
-    fn pair(at: u32) -> vec2f { return unpack2x16float(weights[at / 2u]); }`,
-};
 const FIRST_CAPACITY = 256;
 const MOST_SESSIONS = 8;
 
 const compiled = new WeakMap();
 
-/** The kernels for weights of one kind, compiled once. Two bytes a weight stay two bytes on the card. */
+/** The kernels for weights of one kind, compiled once. */
 async function kernels(device, dtype) {
   if (!compiled.has(device)) compiled.set(device, new Map());
   const known = compiled.get(device);
   if (!known.has(dtype)) {
-    const head = `@group(0) @binding(1) var<storage, read> weights: array<u32>;\n${READERS[dtype]}\n`;
     const load = async () => {
       const file = await (await fetch(new URL("qwen3.wgsl", import.meta.url))).text();
-      const module = device.createShaderModule({ code: head + file });
+      const module = device.createShaderModule({ code: head(dtype, device.features.has(HALVES)) + file });
       return pipelines(device, module, ["linear", "norm", "rotate"]);
     };
     known.set(dtype, load());

@@ -1,4 +1,6 @@
-// The forward pass of Qwen3, kernel by kernel, in 32-bit floats. What stands before this file tells how a weight is read:
+// The forward pass of Qwen3, kernel by kernel, in 32-bit floats but for the operands of products. What stands before this file
+// (see precision.js) tells how wide those are, and how a weight is read:
+//   half, fn narrow(v: vec4f) -> vec4<half>
 //   fn weight(at: u32) -> f32          one weight
 //   fn pair(at: u32) -> vec2f          two, at an even place
 // and declares `weights` as binding 1 of group 0.
@@ -38,9 +40,10 @@ fn linear(
   let rows = vec4u(token, min(token + 1u, last), min(token + 2u, last), min(token + 3u, last)) * inner;
   var sum = vec4f();
   for (var at = index * 2u; at < inner; at += 64u) {
-    let w = pair(output * inner + at);
-    sum += w.x * vec4f(x[rows.x + at], x[rows.y + at], x[rows.z + at], x[rows.w + at]);
-    sum += w.y * vec4f(x[rows.x + at + 1u], x[rows.y + at + 1u], x[rows.z + at + 1u], x[rows.w + at + 1u]);
+    let w = vec2<half>(pair(output * inner + at));
+    let even = narrow(vec4f(x[rows.x + at], x[rows.y + at], x[rows.z + at], x[rows.w + at]));
+    let odd = narrow(vec4f(x[rows.x + at + 1u], x[rows.y + at + 1u], x[rows.z + at + 1u], x[rows.w + at + 1u]));
+    sum += f32(w.x) * vec4f(even) + f32(w.y) * vec4f(odd);
   }
   partial[index] = sum;
   workgroupBarrier();
