@@ -1,5 +1,6 @@
 """Files that hold secrets: 0600 from the first instant, whole or not there."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -23,11 +24,20 @@ def write_private(path: Path, text: str) -> None:
 def read_private(path: Path) -> tuple[str, bool]:
     """The text of a secret file, and whether its permissions were too loose and had to be tightened to 0600.
 
+    A file that is not ours to change, such as a secret that a container platform mounts, is read as it is.
+
     Raises:
         OSError: the file is missing or not readable.
         UnicodeDecodeError: it is not text.
     """
     loose = bool(path.stat().st_mode & 0o077)
     if loose:
-        path.chmod(0o600)
+        try:
+            path.chmod(0o600)
+        except PermissionError:
+            loose = False
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            loose = False
     return path.read_text(), loose

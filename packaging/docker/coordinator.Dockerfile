@@ -6,7 +6,7 @@ COPY pyproject.toml README.md LICENSE requirements.lock ./
 COPY brain_node ./brain_node
 COPY brain_coord ./brain_coord
 RUN python -m venv /opt/brain \
-    && /opt/brain/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.lock ".[coord,postgres]"
+    && /opt/brain/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.lock ".[coord,cluster]"
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/brain-coord brain \

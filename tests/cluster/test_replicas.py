@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.cluster_load import Balancer, Fleet, Load
-from tests.support.coordinator import brain_coord, eventually
+from tests.support.coordinator import brain_coord
 from tests.support.postgres import PostgresServer
 from tests.support.redis_server import RedisServer
 
@@ -74,8 +74,7 @@ async def _storm(
     postgres.kill()
     await load.more(ROUND)
     postgres.start()
-    recorded = lambda: all(cluster.ready(name)["receipts"]["state"] == "ok" for name in ("a", "c"))  # noqa: E731
-    await cluster.off_loop(eventually, recorded, 60.0)
+    await cluster.off_loop(cluster.wait_recorded)
 
     await cluster.off_loop(cluster.start, "b")
     await cluster.off_loop(cluster.wait_together)
@@ -85,7 +84,7 @@ async def _storm(
 
 def _receipts(cluster: Cluster, folder) -> list[dict]:
     """Every receipt in the store, after the last one has arrived there; verified."""
-    eventually(lambda: all(cluster.ready(name)["receipts"]["spooled"] == 0 for name in cluster.replicas))
+    cluster.wait_recorded()
     exported = folder / "receipts.jsonl"
     env = cluster.env
     done = brain_coord(

@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from brain_coord.config.load import load
 
 PACKAGING = Path("packaging")
 DOCKERFILES = sorted((PACKAGING / "docker").glob("*.Dockerfile"))
@@ -98,7 +101,59 @@ def test_the_compose_file_holds_together(compose: dict[str, Any]):
     assert (folder / build["context"] / build["dockerfile"]).is_file()
 
 
-def test_the_secrets_of_the_compose_file_are_made_once_and_kept(compose: dict[str, Any], tmp_path: Path):
+@pytest.fixture
+def cluster() -> dict[str, Any]:
+    return dict(yaml.safe_load((PACKAGING / "compose" / "cluster.yml").read_text()))
+
+
+def test_the_cluster_file_makes_three_coordinators_of_one(
+    compose: dict[str, Any], cluster: dict[str, Any], tmp_path: Path
+):
+    services = cluster["services"]
+    replicas = [name for name in services if name.startswith("coordinator")]
+    assert len(replicas) == 3
+    names = set()
+    for name in replicas:
+        environment = {**compose["services"]["coordinator"]["environment"], **services[name]["environment"]}
+        assert environment["BRAIN_COORD_CLUSTER_ADDRESS"] == f"http://{name}:8470"
+        names.add(environment["BRAIN_COORD_CLUSTER_NAME"])
+        for variable in ("STORE_URL_FILE", "CLUSTER_SECRET_FILE"):
+            file = tmp_path / variable
+            file.write_text("postgresql://db/brain" if variable.startswith("STORE") else "s" * 48)
+            environment[f"BRAIN_COORD_{variable}"] = str(file)
+        loaded = load(tmp_path, environ=environment)
+        assert loaded.settings.cluster is not None
+        assert set(services[name]["secrets"]) <= {*compose["secrets"], *cluster["secrets"]}
+        if name != "coordinator":
+            hardened = compose["services"]["coordinator"]
+            for setting in ("command", "read_only", "cap_drop", "security_opt", "ulimits", "stop_grace_period"):
+                assert services[name][setting] == hardened[setting]
+            assert services[name]["volumes"] == [f"{name}:/var/lib/brain-coord"], "a key and a chain of its own"
+            assert name in cluster["volumes"]
+            assert "ports" not in services[name]
+    assert names == {"a", "b", "c"}
+    assert all(port.startswith("127.0.0.1:") for port in services["balancer"]["ports"])
+
+
+def test_the_balancer_knows_every_coordinator_and_is_good_caddy(cluster: dict[str, Any], tmp_path: Path):
+    file = PACKAGING / "caddy" / "cluster.Caddyfile"
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["caddy", "adapt", "--config", str(file), "--adapter", "caddyfile", "--validate"],
+        capture_output=True,
+        text=True,
+        env=home,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in cluster["services"]:
+        if name.startswith("coordinator"):
+            assert done.stdout.count(f'"{name}:8470"') == 2
+
+
+def test_the_secrets_of_the_compose_file_are_made_once_and_kept(
+    compose: dict[str, Any], cluster: dict[str, Any], tmp_path: Path
+):
     script = tmp_path / "secrets"
     script.write_bytes((PACKAGING / "compose" / "secrets").read_bytes())
     script.chmod(0o755)
@@ -107,7 +162,8 @@ def test_the_secrets_of_the_compose_file_are_made_once_and_kept(compose: dict[st
         subprocess.run([str(script)], check=True, capture_output=True)
         made.append({path.name: path.read_text() for path in (tmp_path / "secrets.d").iterdir()})
     assert made[0] == made[1]
-    assert set(made[0]) == {Path(each["file"]).name for each in compose["secrets"].values()}
+    everything = {**compose["secrets"], **cluster["secrets"]}
+    assert set(made[0]) == {Path(each["file"]).name for each in everything.values()}
     assert made[0]["postgres_password"] in made[0]["database_url"]
     assert len(made[0]["grafana_password"]) == 48
 

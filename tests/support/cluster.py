@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.coordinator import CoordinatorProcess, eventually
+from tests.support.coordinator import CoordinatorProcess, brain_coord, eventually
 from tests.support.ports import free_port
 
 CONFIG = """
@@ -95,6 +95,19 @@ class Cluster:
     def wait_state(self, state: str, timeout_s: float = 60.0) -> None:
         """Until every running replica is `together` or `alone`."""
         eventually(lambda: all(self.health(name)["state"] == state for name in self.running), timeout_s)
+
+    def wait_recorded(self, timeout_s: float = 60.0) -> None:
+        """Until every receipt of the running replicas is in the store."""
+        expected = {"state": "ok", "spooled": 0}
+        eventually(
+            lambda: all(self.ready(each)["receipts"].items() >= expected.items() for each in self.running), timeout_s
+        )
+
+    def command(self, name: str, *arguments: str) -> str:
+        """What a command on a replica's data folder prints."""
+        done = brain_coord(*arguments, "--data-dir", str(self[name].data_dir), env=self.env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def wait_nodes(self, count: int, timeout_s: float = 90.0, **members: Any) -> None:
         """Until every running replica shows so many nodes with these members in their public view."""
