@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Final, Self
 
 _NOTHING: Final = object()
 _set: Final = object.__setattr__
+_PLAIN: Final = frozenset({int, float, str, bool, type(None)})
+"""What neither holds anything nor tells of it; nearly all that is assigned while requests run."""
 
 Touch = Callable[[], None]
 
@@ -26,15 +28,19 @@ class Watched:
     _touch: Touch | None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if type(value) is dict:
-            value = WatchedDict(value, self.touched)
-        elif isinstance(value, Watched):
-            value.watch(self.touched)
+        kind = type(value)
+        if kind not in _PLAIN:
+            if kind is dict:
+                value = WatchedDict(value, self.touched)
+            elif isinstance(value, Watched):
+                value.watch(self.touched)
+        if name in self.unwatched:
+            _set(self, name, value)
+            return
         touch = getattr(self, "_touch", None)
-        if touch is None or name in self.unwatched or getattr(self, name, _NOTHING) is value:
-            _set(self, name, value)
-        else:
-            _set(self, name, value)
+        same = touch is None or getattr(self, name, _NOTHING) is value
+        _set(self, name, value)
+        if touch is not None and not same:
             touch()
 
     def watch(self, touch: Touch) -> None:

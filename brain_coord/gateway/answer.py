@@ -59,6 +59,12 @@ class Answer:
     kept: bytearray | None = None
     """The target's bytes, where somebody will look at the text; `None` for all others."""
     digest: Any = field(default_factory=hashlib.sha256)
+    _sealed: tuple[TokenCount, float | None] | None = None
+
+    def seal(self) -> None:
+        """Nothing more will come: what follows from it all is worked out once."""
+        completion = count_tokens(self.usage.completion, self.clock, self.counted)
+        self._sealed = completion, decode_tok_s(completion, self.clock) if self.finished else None
 
     def passed_on(self, data: bytes) -> None:
         """These bytes of the target were given to the client."""
@@ -75,6 +81,8 @@ class Answer:
     @property
     def completion(self) -> TokenCount:
         """Completion tokens, by the rules of `measure.speed`."""
+        if self._sealed is not None:
+            return self._sealed[0]
         return count_tokens(self.usage.completion, self.clock, self.counted)
 
     @property
@@ -85,4 +93,6 @@ class Answer:
     @property
     def tok_s(self) -> float | None:
         """Decode speed of a stream that completed."""
+        if self._sealed is not None:
+            return self._sealed[1]
         return decode_tok_s(self.completion, self.clock) if self.finished else None

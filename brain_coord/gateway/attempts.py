@@ -162,6 +162,13 @@ class _Try:
         self._started = monotonic()
         self._status: int | None = None
         self._asked = (request.dialect.path, target.model)
+        phases = limits.phases
+        self._limit = Deadline(
+            self._started + phases.accept_within_s(len(request.body)),
+            every_s=min(phases.accept_s, phases.first_output_s, max(0.0, remaining)),
+        )
+        self._late = TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
+        """What it means when the limit passes now."""
 
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""
@@ -192,16 +199,11 @@ class _Try:
             self._stream.on_commit = lambda: self._target.health.succeeded(ticket, self._asked)
         try:
             try:
-                with Deadline(self._started + self._limits.phases.accept_within_s(len(job.body))):
+                with self._limit:
                     exchange = await self._target.start(job)
-            except TimeoutError:
-                raise TargetFault("not_accepted", "the target did not accept the job in time", ran=False) from None
-            try:
-                with Deadline(None if self._stream is None else monotonic() + self._remaining):
                     settled = await self._exchange(exchange)
             except TimeoutError:
-                # A stream that keeps coming is no fault of the target; the request's own time is up.
-                raise TargetFault("deadline", "the request's deadline passed", ran=True, blame=False) from None
+                raise self._late from None
             cause = None if settled and result.refusal is None else f"status_{self._status}"
             blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
         except TargetFault as fault:
@@ -251,13 +253,15 @@ class _Try:
         if not request.stream:
             generates = request.dialect.streams
             head_s = limits.phases.whole_answer_s(request.max_output_tokens, generates=generates)
-        by = monotonic() + min(head_s, self._remaining)
-        try:
-            with Deadline(by):
-                head = await exchange.head()
-        except TimeoutError:
-            fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
-            raise TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair) from None
+        now = monotonic()
+        by = now + min(head_s, self._remaining)
+        fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
+        self._late = TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair)
+        self._limit.move(by)
+        head = await exchange.head()
+        # A stream that keeps coming is no fault of the target; the request's own time is up.
+        self._late = TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
+        self._limit.move(None if self._stream is None else now + self._remaining)
         self._status = head.status
         if head.status >= 400:
             body = await read_whole(exchange, limits.phases, limits.phases.first_output_s, ERROR_BODY_BYTES)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-_NO_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
@@ -78,24 +78,21 @@ class Cycle(RequestResponseCycle):
     def _begin(self, status: int, headers: Any) -> None:
         self.response_started = True
         self.waiting_for_100_continue = False
+        pairs = [*self.default_headers, *headers]
         close = False
-        lines = [STATUS_LINE[status]]
-        values = []
-        for name, value in (*self.default_headers, *headers):
-            name = name.lower()  # noqa: PLW2901 — as it goes out
+        for name, value in pairs:
             if name in _FRAMING:
                 close = self._framed(name, value) or close
-            lines += (name, b": ", value, b"\r\n")
-            values.append(value)
-        if _NO_VALUE.search(b"".join(values)):
-            raise RuntimeError("a header of the answer has a control character in its value")
+        lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % pair for pair in pairs]]
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or _CONTROL.search(head):
+            raise RuntimeError("a header of the answer has a control character in it")
         if not self.keep_alive and not close:
-            lines.append(b"connection: close\r\n")
+            head += b"connection: close\r\n"
         if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
             self.chunked_encoding = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
+            head += b"transfer-encoding: chunked\r\n"
+        self._head = head + b"\r\n"
         self._line.loop.call_soon(self.write_head)
 
     def _framed(self, name: bytes, value: bytes) -> bool:

@@ -20,7 +20,7 @@ class Deadline:
         every_s: the longest time between two looks: a limit that is moved to an earlier time may be seen so much later.
     """
 
-    __slots__ = ("_by", "_cancelling", "_every_s", "_late", "_task", "_timer")
+    __slots__ = ("_by", "_cancelling", "_every_s", "_late", "_loop", "_task", "_timer")
 
     def __init__(self, by: float | None, every_s: float | None = None) -> None:
         self._by = by
@@ -33,7 +33,8 @@ class Deadline:
         self._by = by
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
@@ -59,5 +60,6 @@ class Deadline:
             self._timer, self._late = None, True
             self._task.cancel()
         else:
-            wait_s = left_s if self._every_s is None else min(left_s, self._every_s)
-            self._timer = self._task.get_loop().call_later(max(wait_s, _SOON_S), self._look)
+            every_s = self._every_s
+            wait_s = left_s if every_s is None or left_s < every_s else every_s
+            self._timer = self._loop.call_later(max(_SOON_S, wait_s), self._look)

@@ -170,6 +170,7 @@ class Generation:
         target = self.record.result.target
         if answer.kept is not None and self._watch is not None and target is not None:
             self._watch.ends(self._request, self.record.decision, target, answer)
+        answer.seal()
         await self._keep()
 
     async def _refuse(self, refusal: EngineFault) -> None:

@@ -46,7 +46,7 @@ class ClientGone(Exception):  # noqa: N818
 
 def headers_of(scope: Scope) -> dict[str, str]:
     """Request headers by lower-case name; of repeated ones the last."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    return {str(name, "latin-1"): str(value, "latin-1") for name, value in scope["headers"]}
 
 
 async def read_body(

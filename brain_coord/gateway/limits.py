@@ -84,11 +84,11 @@ class Meter:
 
     def headers(self, limits: PlanLimits) -> Headers:
         """As OpenAI sends them."""
-        missing = limits.requests_per_min - self.left
+        most = limits.requests_per_min
         return [
-            (b"x-ratelimit-limit-requests", str(limits.requests_per_min).encode()),
-            (b"x-ratelimit-remaining-requests", str(max(0, math.floor(self.left))).encode()),
-            (b"x-ratelimit-reset-requests", duration(missing * 60 / limits.requests_per_min).encode()),
+            (b"x-ratelimit-limit-requests", b"%d" % most),
+            (b"x-ratelimit-remaining-requests", b"%d" % (max(0, self.left))),
+            (b"x-ratelimit-reset-requests", duration((most - self.left) * 60 / most).encode()),
         ]
 
 

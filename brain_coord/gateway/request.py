@@ -30,6 +30,9 @@ OWN_FIELDS: Final = (
 )
 """Request members that are ours; each also as a header `x-brain-…` with dashes. The body has precedence."""
 
+_OWN: Final = frozenset(OWN_FIELDS)
+_OWN_HEADERS: Final = frozenset("x-brain-" + name.replace("_", "-") for name in OWN_FIELDS)
+
 LARGE_BYTES: Final = 512 * 1024
 """A body above this is not parsed as a whole, and not on the event loop."""
 
@@ -140,8 +143,11 @@ def parse_request(
 
 
 def _output_limit(body: Mapping[str, Any]) -> int | None:
-    limits = (body.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
-    return next((value for value in limits if type(value) is int and value >= 0), None)
+    for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
+        value = body.get(name)
+        if type(value) is int and value >= 0:
+            return value
+    return None
 
 
 def _object(raw: bytes) -> dict[str, Any]:
@@ -166,7 +172,7 @@ def _outline(raw: bytes) -> dict[str, Any]:
 
 
 def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
-    out: set[str] = {name for name in OWN_FIELDS if name in body}
+    out: set[str] = set() if _OWN.isdisjoint(body) else {name for name in OWN_FIELDS if name in body}
     if not add_usage:
         return rewrite(raw, without=out) if out else raw
     if "stream_options" in body:
@@ -174,11 +180,18 @@ def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
         out.add("stream_options")
     else:
         options = {"include_usage": True}
+        if not out:
+            return append(raw, _ASKS_USAGE)
     member = b'"stream_options":' + orjson.dumps(options)
     return rewrite(raw, without=out, add=(member,)) if out else append(raw, member)
 
 
+_ASKS_USAGE: Final = b'"stream_options":{"include_usage":true}'
+
+
 def _wishes(body: dict[str, Any], headers: Mapping[str, str]) -> RoutingWishes:
+    if _OWN.isdisjoint(body) and _OWN_HEADERS.isdisjoint(headers):
+        return _NO_WISHES
     given: dict[str, Any] = {}
     for name in OWN_FIELDS:
         if (value := body.get(name)) is not None:

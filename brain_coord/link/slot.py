@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 
-from brain_coord.link.slot_text import job_text, read_answer
+from brain_coord.link.slot_text import Usual, job_text, read_answer
 from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, encode
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -53,6 +53,7 @@ class Slot:
         self.closed = False
         self.taken = False
         self.job_id: str | None = None
+        self._usual: Usual | None = None
 
     async def serve(self, pool: "SlotQueue") -> None:
         """Offer the slot to `pool` whenever it is idle, until the connection ends."""
@@ -105,7 +106,7 @@ class Slot:
         Raises:
             SlotLost: the connection is gone.
         """
-        self.job_id = job.id
+        self.job_id, self._usual = job.id, Usual.of(job.id)
         first = body[:frame_bytes] or None
         await self._transmit({"type": "websocket.send", "text": job_text(job), "bytes": first})
         for start in range(frame_bytes, len(body), frame_bytes):
@@ -130,8 +131,14 @@ class Slot:
             data = event.get("bytes")
             if data is not None:
                 return data if type(data) is bytes else bytes(data)
+            text, usual = event.get("text") or "", self._usual
+            if usual is not None and text == usual.accepted:
+                return usual.taken
+            if usual is not None and text == usual.ended:
+                self.job_id = self._usual = None
+                return usual.done
             try:
-                message = read_answer(event.get("text") or "", self.job_id)
+                message = read_answer(text, self.job_id)
             except MessageError as error:
                 self.close()
                 raise SlotLost(f"the node broke the slot protocol ({error})") from None
@@ -140,7 +147,7 @@ class Slot:
                     self.close()
                     raise SlotLost("the node answered another job than the one it was given")
                 if isinstance(message, End):
-                    self.job_id = None
+                    self.job_id = self._usual = None
                 return message
 
     async def cancel(self) -> None:

@@ -4,6 +4,7 @@ A model checks each field of each message; for messages of three known fields th
 not look exactly as expected is read by the model, which also says what is wrong with it.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -31,6 +32,28 @@ def job_text(job: Job) -> str:
     ).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The two answers of a job that hardly ever differ: as a node writes them, and as they are read.
+
+    Attributes:
+        accepted: the text by which it takes the job.
+        ended: the text by which it says that the job ended well.
+    """
+
+    accepted: str
+    ended: str
+    taken: Accepted
+    done: End
+
+    @classmethod
+    def of(cls, job_id: str) -> "Usual":
+        """Those of one job."""
+        taken = _made(Accepted, {"id": job_id})
+        done = _made(End, {"id": job_id, "ok": True, "cause": None})
+        return cls(f'{{"type":"accepted","id":"{job_id}"}}', f'{{"type":"end","id":"{job_id}","ok":true}}', taken, done)
+
+
 def read_answer(text: str, job_id: str | None) -> Message | None:
     """The message in a text frame from a node, `None` for a type that this version does not know.
 
@@ -49,7 +72,7 @@ def read_answer(text: str, job_id: str | None) -> Message | None:
         return decode(text)
     kind = data.get("type")
     if kind == "accepted":
-        return _made(Accepted, {"type": "accepted", "id": job_id})
+        return _made(Accepted, {"id": job_id})
     if kind == "end":
         return _end(data, job_id) or decode(text)
     if kind == "head":
@@ -62,7 +85,6 @@ def made_job(job_id: str, model: str, path: str, deadline_s: float, body_bytes: 
     return _made(
         Job,
         {
-            "type": "job",
             "id": job_id,
             "model": model,
             "path": path,
@@ -85,7 +107,7 @@ def _made(kind: type[M], values: dict[str, Any]) -> M:
 def _end(data: dict[str, Any], job_id: str) -> End | None:
     ok, cause = data.get("ok"), data.get("cause")
     if type(ok) is bool and _is_short(cause, _SHORT_CHARS):
-        return _made(End, {"type": "end", "id": job_id, "ok": ok, "cause": cause})
+        return _made(End, {"id": job_id, "ok": ok, "cause": cause})
     return None
 
 
@@ -96,7 +118,7 @@ def _head(data: dict[str, Any], job_id: str) -> Head | None:
     if type(status) is int and 100 <= status <= 599 and fits and _is_short(retry_after, _SHORT_CHARS):
         return _made(
             Head,
-            {"type": "head", "id": job_id, "status": status, "content_type": content_type, "retry_after": retry_after},
+            {"id": job_id, "status": status, "content_type": content_type, "retry_after": retry_after},
         )
     return None
 

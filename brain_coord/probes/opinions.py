@@ -54,7 +54,8 @@ class SecondOpinions:
     referee: Referee
     settings: ProbeSettings
     tokenizers: Tokenizers = field(default_factory=Tokenizers)
-    random: Random = field(default_factory=SystemRandom)
+    random: Random = field(default_factory=lambda: Random(SystemRandom().getrandbits(256)))  # noqa: S311 — by its seed
+    """Unforeseeable by its seed; the system's own would be asked for every request."""
     _waiting: deque[_Kept] = field(default_factory=deque)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
