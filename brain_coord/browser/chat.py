@@ -38,6 +38,8 @@ class TabsTarget:
     samples: ClassSamples
     health: TargetHealth
     prices: Prices = field(default_factory=lambda: Prices(None, None))
+    others_may: bool = False
+    """The request left the model open: what tabs cannot do is for the next target, and not refused."""
     _pipeline: Pipeline | None = None
 
     @property
@@ -73,6 +75,8 @@ class TabsTarget:
         try:
             request = read_chat(job.body, self.browser_model, self.speech)
         except ChatRefused as refused:
+            if self.others_may:
+                raise TargetFault("unsupported", str(refused), ran=False, blame=False) from None
             return ChatExchange(self, None, None, refused)
         pipeline = Pipeline(self.tabs, self.keeper, self.browser_model)
         try:

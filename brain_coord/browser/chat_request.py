@@ -7,18 +7,42 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.browser.models import BrowserModel
-from brain_coord.browser.sampling import Sampler
+from brain_coord.browser.sampling import TOP, Sampler
 from brain_coord.browser.speech import Speech, SpeechError
 
 UNSUPPORTED: Final = (
     "tools",
     "functions",
     "response_format",
+    "structured_outputs",
     "logprobs",
+    "top_logprobs",
+    "prompt_logprobs",
     "logit_bias",
     "presence_penalty",
     "frequency_penalty",
+    "repetition_penalty",
+    "min_p",
+    "min_tokens",
+    "bad_words",
+    "stop_token_ids",
+    "use_beam_search",
+    "best_of",
+    "audio",
+    "modalities",
+    "web_search_options",
+    "continue_final_message",
 )
+"""Members that would change the answer, and that tabs know nothing of."""
+
+NEUTRAL: Final[dict[str, tuple[Any, ...]]] = {
+    "response_format": ({"type": "text"},),
+    "repetition_penalty": (1,),
+    "best_of": (1,),
+    "modalities": (["text"],),
+}
+"""Values that ask for nothing; 0, null, false and the empty ones are such for every member."""
+
 MOST_STOPS: Final = 4
 
 
@@ -58,7 +82,7 @@ def read_chat(body: bytes, model: BrowserModel, speech: Speech) -> ChatRequest:
     data: dict[str, Any] = orjson.loads(body)
     for name in UNSUPPORTED:
         value = data.get(name)
-        if value and value != {"type": "text"}:
+        if value and value not in NEUTRAL.get(name, ()):
             raise ChatRefused(f"models in browser tabs do not support `{name}`", name)
     if data.get("n", 1) not in (None, 1):
         raise ChatRefused("models in browser tabs give one choice", "n")
@@ -80,6 +104,7 @@ def read_chat(body: bytes, model: BrowserModel, speech: Speech) -> ChatRequest:
         sampler=Sampler(
             temperature=_number(data, "temperature", 1.0, 2.0),
             top_p=_number(data, "top_p", 1.0, 1.0),
+            top_k=_top_k(data),
             seed=abs(seed) if type(seed) is int else secrets.randbits(63),
         ),
         most_tokens=min(room, room if limit is None else limit),
@@ -111,6 +136,16 @@ def _number(data: dict[str, Any], name: str, default: float, most: float) -> flo
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ChatRefused(f"`{name}` must be between 0 and {most:g}", name)
     return float(value)
+
+
+def _top_k(data: dict[str, Any]) -> int:
+    """How many of the best tokens may be drawn; -1 and 0 mean all, of which a tab sends `TOP`."""
+    value = data.get("top_k")
+    if value is None:
+        return TOP
+    if type(value) is not int or value < -1:
+        raise ChatRefused("`top_k` must be a whole number of at least -1", "top_k")
+    return TOP if value < 1 else min(value, TOP)
 
 
 def _stops(data: dict[str, Any]) -> tuple[str, ...]:

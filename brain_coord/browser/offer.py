@@ -73,4 +73,12 @@ class BrowserOffer:
             return
         health = self.health.of(f"tabs:{model.model_id}")
         speech = self.keeper.shelf.speech[model.model_id]
-        yield TabsTarget(self.dispatcher.tabs, self.keeper, model, speech, self.samples, health)
+        yield TabsTarget(
+            self.dispatcher.tabs,
+            self.keeper,
+            model,
+            speech,
+            self.samples,
+            health,
+            others_may=query.model == AUTO_MODEL,
+        )

@@ -1,4 +1,4 @@
-"""How the next token is drawn from the best logits of the last stage: temperature, top-p, seed. Pure."""
+"""How the next token is drawn from the best logits of the last stage: temperature, top-p, top-k, seed. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,6 +28,7 @@ class Sampler:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int | None = None
+    top_k: int = TOP
     _rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,7 +39,8 @@ class Sampler:
         if self.temperature < GREEDY_BELOW:
             best = top.tokens[top.logits == top.logits.max()]
             return int(best.min())
-        order = np.argsort(-top.logits, kind="stable")  # a tab promised that order; nothing here stands on its word
+        # A tab promised that order; nothing here stands on its word.
+        order = np.argsort(-top.logits, kind="stable")[: self.top_k]
         scaled = top.logits[order].astype(np.float64) / self.temperature
         shares = np.exp(scaled - scaled[0])
         shares /= shares.sum()

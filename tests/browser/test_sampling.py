@@ -41,3 +41,8 @@ def test_the_same_seed_draws_the_same():
     one, two = Sampler(seed=5), Sampler(seed=5)
     assert [one.draw(TOP) for _ in range(50)] == [two.draw(TOP) for _ in range(50)]
     assert [Sampler(seed=6).draw(TOP) for _ in range(50)] != [one.draw(TOP) for _ in range(50)]
+
+
+def test_top_k_keeps_so_many():
+    assert set(drawn(Sampler(top_k=2, seed=2), 1500)) == {7, 3}
+    assert set(drawn(Sampler(top_k=1, seed=2), 50)) == {7}
