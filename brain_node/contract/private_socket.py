@@ -7,15 +7,19 @@ from pathlib import Path
 
 
 def listen_private(folder: Path, name: str) -> socket.socket:
-    """A socket bound to a file in a folder, mode 0600 from its first instant; a file that a dead program left is replaced.
+    """A socket that listens at a file in a folder, mode 0600 from its first instant.
 
-    The caller holds the folder's lock: that rules out a living owner of the file.
+    A file that a dead program left is replaced; the caller holds the folder's lock, which rules out a living owner. The
+    file has its name once the socket listens: whoever sees it can connect.
     """
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    (folder / name).unlink(missing_ok=True)
+    unnamed = f".{name}.new"
+    (folder / unnamed).unlink(missing_ok=True)
     before = os.umask(0o177)  # bind() makes the file with the mode that the umask leaves
     try:
-        _within(folder, name, door.bind)
+        _within(folder, unnamed, door.bind)
+        door.listen()
+        (folder / unnamed).replace(folder / name)
     except BaseException:
         door.close()
         raise
