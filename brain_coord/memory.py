@@ -159,7 +159,10 @@ class StoredFleet:
         operator = node.operator if node is not None else False
         if node is not None and hello.token is None and self._regions.get(node.node_id) == hello.offer.region:
             # Nothing to write: a fleet that comes back after a restart is no storm of writes, nor needs the store.
-            await self.scores.recall(node)
+            try:
+                await self.scores.recall(node)
+            except StoreUnavailable:
+                log.warning("a node's standing is read later", node=node.node_id)
             return node
         if hello.token is not None:
             operator = (await self.store.redeem_token(hello.token, hello.node_id)).operator

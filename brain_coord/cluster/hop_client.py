@@ -1,5 +1,6 @@
 """The sending side of a hop: one HTTP request to the coordinator that holds a node's link, proved and bound to its body."""
 
+import asyncio
 import hashlib
 import secrets
 import ssl
@@ -15,6 +16,9 @@ JOB_PATH: Final = "/cluster/v1/job"
 EVENT_PATH: Final = "/cluster/v1/event"
 SLOT_PATH: Final = "/cluster/v1/slot"
 PROOF: Final = "x-brain-cluster"
+
+ALIVE_S: Final = 3.0
+"""How long one that was not heard may take to say that it lives."""
 
 CONNECT_S: Final = 2.0
 """Coordinators of a cluster are near each other; one that does not take a connection in this time is away."""
@@ -79,6 +83,14 @@ class HopClient:
         """
         headers = self._headers(to, path, b"", claims)
         return await self._session.ws_connect(address + path, headers=headers, max_msg_size=0, autoclose=False)
+
+    async def answers(self, address: str) -> bool:
+        """Whether the coordinator at an address does anything at all."""
+        try:
+            async with asyncio.timeout(ALIVE_S), self._session.get(f"{address}/healthz") as response:
+                return response.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
 
     async def close(self) -> None:
         """Close the connections."""

@@ -128,6 +128,10 @@ class RemoteTarget:
         except (ValueError, KeyError, TypeError):
             return TargetFault("replica_away", f"its coordinator answered {response.status}", ran=False, blame=False)
 
+    def details(self) -> Mapping[str, Any]:
+        """For the receipt: which coordinator passed the answer on."""
+        return {"via": self._where.replica}
+
     def outcome(
         self,
         result: str,

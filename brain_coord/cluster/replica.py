@@ -153,6 +153,7 @@ class Replica:
         while True:
             await self._beat()
             now = monotonic()
+            addresses = {name: peer.address for name, peer in self.view.peers.items()}
             late = self.view.expire(now)
             self._follow(late)
             together = self.together
@@ -160,7 +161,7 @@ class Replica:
                 # Without Redis the silence of the others says nothing of them: what they stream for us goes on.
                 for effect in late:
                     if effect.kind is Kind.LEFT:
-                        self._cut(effect.subject)
+                        self._spawn(self._give_up(effect.subject, addresses[effect.subject]))
             if together is not self._together:
                 self._together = together
                 if together:
@@ -335,8 +336,11 @@ class Replica:
         if where.others < before:
             self._registry.capacity()
 
-    def _cut(self, replica: str) -> None:
-        """A coordinator is gone, and its connections may not have noticed."""
+    async def _give_up(self, replica: str, address: str) -> None:
+        """A coordinator was not heard: if it does not answer either, end what it streams, as no connection may tell."""
+        if await self._client.answers(address):
+            log.warning("a coordinator answers, and is not heard over Redis", replica=replica)
+            return
         for exchange in tuple(self._open.get(replica, ())):
             exchange.cut()
         self.server.cancel_from(replica)

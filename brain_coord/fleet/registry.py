@@ -16,6 +16,7 @@ from brain_coord.fleet.snapshot import node_state, unfit_for
 from brain_coord.measure.credit import Credit, credit
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
+from brain_coord.measure.rtt import RttEstimator
 from brain_coord.measure.slots import BORNE_SHARE, COMPANY, lone_tok_s
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.inputs import ModelNeed
@@ -127,6 +128,8 @@ class Registry:
         if node.session is not None:
             self._retire(node, "superseded by a newer session")
         self._returned(node, session.joined_at)
+        if node.elsewhere is not None:
+            node.measured.rtt = RttEstimator()  # the other coordinator timed another line
         node.session, node.elsewhere = session, None
         self._reports(node, report)
         node.reported.offer, node.reported.refused = offer, refused

@@ -119,6 +119,7 @@ class ScoreKeeper:
     async def _tick(self) -> None:
         wall_s, now = time.time(), monotonic()
         nodes = [node for node in self.registry.nodes.values() if self.counts(node)]
+        await self._recall_missing(nodes)
         for passed in self._meter.tick(((node.node_id, node.connected) for node in nodes), now, wall_s):
             if (standing := self.standings.get(passed.node_id)) is not None:
                 standing.observed(passed.day, passed.connected_s, passed.observed_s)
@@ -130,6 +131,15 @@ class ScoreKeeper:
             await asyncio.sleep(0)
         if now - self._flushed_at >= FLUSH_S:
             await self.flush()
+
+    async def _recall_missing(self, nodes: Sequence[Node]) -> None:
+        """Nodes that came from another coordinator of the cluster while the store was away."""
+        try:
+            for node in nodes:
+                if node.session is not None:
+                    await self.recall(node)
+        except StoreUnavailable:
+            return  # until then they keep the score that they came with
 
     async def flush(self) -> None:
         """Write down the uptime since the last time. Without a store it is lost, which changes no share by itself."""

@@ -34,7 +34,7 @@ def pair(tmp_path_factory, postgres) -> Iterator[Cluster]:
     server = RedisServer()
     try:
         folder = tmp_path_factory.mktemp("cluster")
-        with Cluster(folder, postgres.create_database(), server.start().url, ("a", "b"), more=QUIET) as cluster:
+        with Cluster(folder, postgres.create_database(), server.start().url, ("a", "b"), more=QUIET + FEW) as cluster:
             cluster.wait_together()
             yield cluster
     finally:
@@ -45,6 +45,11 @@ QUIET = """
 [measure]
 shadow_share = 0
 canary_s = 0
+"""
+
+FEW = """
+[plans.free]
+requests_per_min = 5
 """
 
 

@@ -15,6 +15,7 @@ from tests.support.cluster import Cluster
 from tests.support.coordinator import eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_node import RawJob, RawNode, answer, chunk, usage
+from tests.support.tcp_relay import TcpRelay
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -278,6 +279,13 @@ async def test_keys_and_tokens_made_at_one_coordinator_hold_at_all(pair):
     await pair.off_loop(eventually, lambda: status() == 401)
 
 
+async def test_a_key_has_its_requests_of_a_minute_once_not_once_at_each_coordinator(pair):
+    key = await pair.off_loop(pair["a"].key)
+    statuses = [(await ask(pair[name].url, key)).reply.status for _ in range(6) for name in ("a", "b")]
+    assert set(statuses) == {429, 503}, "no node is linked, so what is admitted ends with 503"
+    assert statuses.count(503) in (5, 6), "and one more if a refill came meanwhile"
+
+
 async def test_the_holder_has_the_last_word_on_a_free_slot(tmp_path, postgres, redis):
     with Cluster(tmp_path, postgres.create_database(), redis.url, ("a", "b"), more=QUIET, ttl_s=60.0) as two:
         await two.off_loop(two.wait_together)
@@ -330,6 +338,29 @@ async def test_streams_through_the_hop_outlive_redis(tmp_path, postgres, redis):
             await measured(two)
             assert (await ask(two["a"].url, key)).reply.text == "begun done"
         assert "alone: Redis is away" in two["a"].program.output
+
+
+async def test_a_coordinator_that_alone_lost_redis_goes_on_with_what_it_streams_for_others(tmp_path, postgres, redis):
+    async with TcpRelay(redis.port) as relay:
+        with Cluster(tmp_path, postgres.create_database(), redis.url, ("a",), more=QUIET, ttl_s=2.0) as two:
+            await two.off_loop(two.start, "b", f"redis://127.0.0.1:{relay.port}/0")
+            await two.off_loop(two.wait_together)
+            key = await two.off_loop(two["a"].key)
+            script = Held()
+            async with RawNode(two["b"].url, script=script):
+                await measured(two)
+                async with RawClient(two["a"].url, key) as http:
+                    await http.post(CHAT, BODY)
+                    await http.read_until(b"begun")
+                    await relay.__aexit__()
+                    await two.off_loop(two["a"].program.wait_for, "a coordinator answers, and is not heard over Redis")
+                    assert (await two.off_loop(two.health, "b"))["state"] == "alone"
+                    assert (await two.off_loop(two.health, "a"))["replicas"] == ["a"]
+                    script.go_on.set()
+                    reply = await http.answer()
+                assert reply.text == "begun done"
+                body = await receipt_of(two["a"].url, key, http)
+                assert (body["outcome"], body["via"]) == ("completed", "b")
 
 
 async def test_a_coordinator_that_stands_still_is_given_up(tmp_path, postgres, redis):
