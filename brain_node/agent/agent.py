@@ -21,7 +21,7 @@ from brain_node.exit_codes import OK
 from brain_node.link.client import Link, LinkStatus
 from brain_node.link.dial import Dialer
 from brain_node.link.faults import Fault
-from brain_node.relay import Relay
+from brain_node.relay.relay import Relay
 from brain_node.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -152,7 +152,7 @@ class Agent:
                     with contextlib.suppress(asyncio.CancelledError):
                         await task
             await self.source.stop()
-            await self.relay.close()
+            self.relay.close()
             self.hardware.close()
             for number in signals:
                 loop.remove_signal_handler(number)

@@ -13,7 +13,7 @@ import structlog
 from brain_node.agent.source import Changed, CountedLease, details_of, one_line
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.link.url import is_loopback
-from brain_node.relay import Endpoint, Lease, Outcome
+from brain_node.relay.lease import Endpoint, Lease, Outcome
 
 log = structlog.get_logger(__name__)
 

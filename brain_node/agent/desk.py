@@ -8,7 +8,7 @@ from typing import Literal
 from brain_node.agent.source import EngineSource
 from brain_node.contract.limits import MAX_SLOTS
 from brain_node.contract.messages import Job
-from brain_node.relay import Lease, Outcome
+from brain_node.relay.lease import Lease, Outcome
 
 
 class Desk:

@@ -8,7 +8,7 @@ from brain_node.agent.mock_server import MockServer
 from brain_node.agent.source import Changed, CountedLease, details_of
 from brain_node.contract.catalog import MOCK_MODEL_ID
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
-from brain_node.relay import Endpoint, Lease, Outcome
+from brain_node.relay.lease import Endpoint, Lease, Outcome
 
 DEFAULT_SLOTS = 8
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 
 from brain_node.contract.limits import ID_CHARS
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
-from brain_node.relay import Endpoint, Lease, Outcome
+from brain_node.relay.lease import Endpoint, Lease, Outcome
 
 Changed = Callable[[], None]
 """Called by a source whenever `offers` or `claims` changed."""

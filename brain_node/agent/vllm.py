@@ -27,7 +27,7 @@ from brain_node.exit_codes import UNAVAILABLE
 from brain_node.gpu.machine import machine_of
 from brain_node.plan.planner import plan
 from brain_node.plan.records import AUTO, EngineDevice, Placement, Plan, PlanRequest, Refusal
-from brain_node.relay import Lease
+from brain_node.relay.lease import Lease
 
 log = structlog.get_logger(__name__)
 

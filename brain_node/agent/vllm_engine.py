@@ -13,7 +13,7 @@ from brain_node.engine.states import State
 from brain_node.engine.supervisor import EngineJob, EngineSupervisor, FetchWeights, Surroundings
 from brain_node.engine.view import EngineView
 from brain_node.plan.records import Placement
-from brain_node.relay import Endpoint, Outcome
+from brain_node.relay.lease import Endpoint, Outcome
 
 SETTLED: Final = (State.READY, State.FAILED, State.BACKING_OFF, State.STOPPED)
 """States in which an engine does not take memory right now that another one could be measured against."""

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection
 from brain_node.contract.identity import Identity
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
 from brain_node.link.backoff import Backoff, BackoffPolicy
-from brain_node.link.dial import Dialer, monotonic_s
+from brain_node.link.dial import Dialer
 from brain_node.link.faults import Fault, fault_of
 from brain_node.link.protocol import LinkProtocol
 from brain_node.link.session import LinkOwner, LinkSession
@@ -97,7 +97,7 @@ class Link:
         try:
             while True:
                 fault = await self._attempt()
-                now = monotonic_s()
+                now = time.monotonic()
                 if fault.exit_code is not None:
                     log.error("link_refused", code=fault.code, reason=fault.message, next_step=fault.next_step)
                     self._set(state="refused", session=None, fault=fault, next_attempt_at=None)
@@ -122,7 +122,9 @@ class Link:
         self._set(attempts=self.status.attempts + 1)
         try:
             socket = await self._dialer.link()
-            protocol = LinkProtocol(self._identity, self._token, lambda: (self.report(), self.offer()), monotonic_s())
+            protocol = LinkProtocol(
+                self._identity, self._token, lambda: (self.report(), self.offer()), time.monotonic()
+            )
             self._socket = socket
             self._session = LinkSession(socket, protocol, self)
             try:
@@ -162,7 +164,7 @@ class Link:
 
     def welcomed(self, welcome: Welcome) -> None:
         """The session began: open its slots."""
-        now = monotonic_s()
+        now = time.monotonic()
         self._backoff.up(now)
         self._set(
             state="online",
@@ -205,6 +207,6 @@ class Link:
 
     def _set(self, **changes: Any) -> None:
         if "state" in changes and changes["state"] != self.status.state:
-            changes.setdefault("since", monotonic_s())
+            changes.setdefault("since", time.monotonic())
         self.status = replace(self.status, **changes)
         self._changed(self.status)

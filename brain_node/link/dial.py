@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
 from brain_node.exit_codes import CONFIG
 from brain_node.link.faults import Fault, LinkError
 from brain_node.link.proxy import proxy_for
-from brain_node.link.slot_connection import SlotConnection
 from brain_node.link.url import CoordinatorUrl
+from brain_node.link.wire import SlotConnection
 
 OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 2.0
@@ -95,6 +94,7 @@ class Dialer:
             create_connection=SlotConnection,
         )
         assert isinstance(connection, SlotConnection)
+        connection.limit_bytes = max_bytes
         return connection
 
     async def _open(self, uri: str, **options: Any) -> ClientConnection:
@@ -130,16 +130,5 @@ class Dialer:
         A host whose IPv6 leads nowhere must not use up the time in which IPv4 would have answered.
         """
         async with asyncio.timeout(OPEN_TIMEOUT_S):
-            loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(self.url.host, self.url.port, type=socket.SOCK_STREAM)
+            found = await asyncio.to_thread(socket.getaddrinfo, self.url.host, self.url.port, type=socket.SOCK_STREAM)
             return await start_connection(found, happy_eyeballs_delay=HAPPY_EYEBALLS_S)
-
-
-def monotonic_s() -> float:
-    """The event loop's clock, in seconds: the one every duration here is measured on."""
-    return asyncio.get_running_loop().time()
-
-
-def wall_s() -> float:
-    """Wall time, only ever for labels and HTTP dates."""
-    return time.time()

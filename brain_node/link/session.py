@@ -10,7 +10,6 @@ from websockets.asyncio.client import ClientConnection
 
 from brain_node.contract.limits import HEARTBEAT_S
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, OfferChanged, Report, Welcome, encode
-from brain_node.link.dial import monotonic_s
 from brain_node.link.faults import Fault, LinkError
 from brain_node.link.protocol import LinkProtocol, Phase
 
@@ -97,7 +96,7 @@ class LinkSession:
     async def _read(self) -> None:
         # Nothing here may wait for anything but the socket, or pongs would be late.
         while True:
-            step = self._protocol.received(await self._socket.recv(), monotonic_s())
+            step = self._protocol.received(await self._socket.recv(), time.monotonic())
             for frame in step.send:
                 await self._socket.send(frame)
             for event in step.events:
@@ -112,10 +111,10 @@ class LinkSession:
                     self._owner.open_slots(event.n)
 
     async def _beat(self) -> None:
-        beat_at = monotonic_s()
+        beat_at = time.monotonic()
         suspended = self._suspended()
         while True:
-            now = monotonic_s()
+            now = time.monotonic()
             is_open = self._protocol.phase is Phase.OPEN
             wake_at = min(self._protocol.check_at, beat_at) if is_open else self._protocol.check_at
             try:
@@ -124,7 +123,7 @@ class LinkSession:
             except TimeoutError:
                 pass
             self._wake.clear()
-            now = monotonic_s()
+            now = time.monotonic()
             if self._suspended() - suspended > WAKE_S:
                 suspended = self._suspended()
                 await self._probe()

@@ -1,42 +1,98 @@
-"""The I/O shell of one slot connection: one reader, and at most one job beside it."""
+"""One slot connection: what arrives on it is handed on at once, and at most one job answers on it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
-from websockets.exceptions import ConnectionClosed
 
-from brain_node.contract.messages import End, Job, MessageError, encode
-from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, StartJob
+from brain_node.contract.messages import EndCause, Job, MessageError
+from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, SlotStep, StartJob
+from brain_node.link.slot_text import accepted_text, end_text, head_text
 
 log = structlog.get_logger(__name__)
 
-Send = Callable[[str | bytes], Awaitable[None]]
-
 
 class SlotSocket(Protocol):
-    """The part of a websocket that a slot uses."""
+    """The part of a slot's websocket that a slot uses."""
 
-    async def recv(self) -> str | bytes:
-        """The next frame."""
+    @property
+    def paused(self) -> bool:
+        """Whether the line is full."""
 
-    async def put(self, message: str | bytes, /) -> None:
-        """Send one frame; returns when the line has room for more."""
+    def send_text(self, text: bytes, /) -> None:
+        """Send one message with the next `flush`; nothing happens once the connection is over."""
+
+    def send_bytes(self, data: bytes, /) -> None:
+        """The same for bytes."""
+
+    def flush(self) -> None:
+        """Write what was sent."""
+
+    async def receive(self, receiver: "Receiver", /) -> None:
+        """Hand everything that arrives to `receiver`, until the connection ends, which raises `ConnectionClosed`."""
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close with a reason."""
 
 
-class JobRunner(Protocol):
-    """Runs one job; see `brain_node.relay`."""
+class Receiver(Protocol):
+    """Who gets what arrives on a slot, and hears when its line is full."""
 
-    async def run(self, job: Job, body: tuple[bytes, ...], send: Send) -> End:
-        """Run it, sending `accepted`, `head` and the answer's bytes; the returned `end` is sent by the slot."""
+    def text_came(self, text: str | bytes, /) -> None:
+        """One text message."""
+
+    def bytes_came(self, data: bytes, /) -> None:
+        """One binary message."""
+
+    def pause(self) -> None:
+        """The line is full."""
+
+    def resume(self) -> None:
+        """The line has room again."""
+
+
+class Line(Protocol):
+    """Where a job's answer goes, in this order."""
+
+    def accepted(self) -> None:
+        """The job is taken."""
+
+    def head(self, status: int, content_type: str, retry_after: str | None) -> None:
+        """The engine's status is known."""
+
+    def data(self, data: bytes, /) -> None:
+        """More of the answer."""
+
+    def flush(self) -> None:
+        """Let `head` and `data` go now; nothing else follows at once."""
+
+    def end(self, cause: EndCause | None) -> None:
+        """The job is over: well, or why not. The line belongs to the next job from here on."""
+
+
+class RunningJob(Protocol):
+    """A job that was started; it calls `Line.end` exactly once, also when it is cancelled."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+
+    def pause(self) -> None:
+        """The line is full."""
+
+    def resume(self) -> None:
+        """The line has room again."""
+
+
+class JobRunner(Protocol):
+    """Runs jobs; see `brain_node.relay`."""
+
+    def start(self, job: Job, body: tuple[bytes, ...], line: Line) -> RunningJob | None:
+        """Start one job whose answer goes to `line`; `None` when it ended at once."""
 
 
 class Slot:
-    """One slot connection.
+    """One slot connection: the receiver of its socket, and the line of the job that holds it.
 
     Args:
         socket: an open websocket.
@@ -49,10 +105,15 @@ class Slot:
         self, socket: SlotSocket, runner: JobRunner, body_limit_bytes: int, busy_changed: Callable[[bool], None]
     ) -> None:
         self._socket = socket
+        self.data = socket.send_bytes  # once for each event: not through a method that does nothing else
+        self.flush = socket.flush
         self._runner = runner
         self._protocol = SlotProtocol(body_limit_bytes)
         self._busy_changed = busy_changed
-        self._task: asyncio.Task[None] | None = None
+        self._job_id = ""
+        self._running: RunningJob | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._over = False
 
     @property
     def busy(self) -> bool:
@@ -66,53 +127,90 @@ class Slot:
             ConnectionClosed: the other side closed, or the line broke.
         """
         try:
-            while True:
-                await self._take(await self._socket.recv())
+            await self._socket.receive(self)
+        finally:
+            self._over = True  # what ends from here on ends without a word: there is nobody left to tell
+            if self._running is not None:
+                self._running.cancel()
+            elif self.busy:
+                self._idle()
+            if self._closing is not None:
+                await asyncio.wait([self._closing])
+
+    # --- what the socket says -----------------------------------------------------------------------------------------
+
+    def text_came(self, text: str | bytes, /) -> None:
+        """A message of the coordinator."""
+        if self._closing is None:
+            self._take(self._protocol.text, text)
+
+    def bytes_came(self, data: bytes, /) -> None:
+        """A part of a body."""
+        if self._closing is None:
+            self._take(self._protocol.bytes, data)
+
+    def pause(self) -> None:
+        """The line is full."""
+        if self._running is not None:
+            self._running.pause()
+
+    def resume(self) -> None:
+        """The line has room again."""
+        if self._running is not None:
+            self._running.resume()
+
+    def _take(self, received: Callable[[Any], SlotStep], frame: str | bytes) -> None:
+        was_busy = self.busy
+        try:
+            step = received(frame)
         except MessageError as error:
             log.warning("slot_protocol", problem=str(error))
-            await self._socket.close(1008, str(error)[:120])
-        finally:
-            await self._abandon()
-            if self.busy:
-                self._over()
-
-    async def _take(self, frame: str | bytes) -> None:
-        was_busy = self.busy
-        step = self._protocol.received(frame)
+            self._closing = asyncio.get_running_loop().create_task(self._socket.close(1008, str(error)[:120]))
+            return
         if self.busy and not was_busy:
             self._busy_changed(True)
         if isinstance(step, StartJob):
-            self._task = asyncio.create_task(self._run(step))
-        elif isinstance(step, CancelJob) and self._task is not None:
-            # Not at once: a task that is cancelled before its first step never gets to answer `end`.
-            asyncio.get_running_loop().call_soon(self._task.cancel)
+            self._start(step)
+        elif isinstance(step, CancelJob):
+            if self._running is not None:
+                self._running.cancel()
         elif isinstance(step, Answer):
             self._busy_changed(False)
-            await self._socket.put(encode(step.end))
+            self._socket.send_text(end_text(step.job_id, step.cause))
+            self._socket.flush()
 
-    async def _run(self, start: StartJob) -> None:
+    def _start(self, start: StartJob) -> None:
+        self._job_id = start.job.id
         try:
-            end = await self._runner.run(start.job, start.body, self._socket.put)
-        except asyncio.CancelledError:
-            end = End(id=start.job.id, ok=False, cause="cancelled")
-        except ConnectionClosed:
-            return  # the reader sees it too and ends the slot
+            running = self._runner.start(start.job, start.body, self)
         except Exception:
             log.exception("job_failed", job=start.job.id)
-            end = End(id=start.job.id, ok=False, cause="engine_lost")
-        # Idle before the `end` leaves: the next job may come as soon as the coordinator has it.
-        self._over()
-        try:
-            await self._socket.put(encode(end))
-        except ConnectionClosed:
+            self.end("engine_lost")
             return
+        if running is not None and self.busy:
+            self._running = running
+            if self._socket.paused:  # by the end of the answer before this one
+                running.pause()
 
-    def _over(self) -> None:
+    # --- what the job says --------------------------------------------------------------------------------------------
+
+    def accepted(self) -> None:
+        """The job is taken."""
+        self._socket.send_text(accepted_text(self._job_id))
+        self._socket.flush()
+
+    def head(self, status: int, content_type: str, retry_after: str | None) -> None:
+        """The engine's status is known."""
+        self._socket.send_text(head_text(self._job_id, status, content_type, retry_after))
+
+    def end(self, cause: EndCause | None) -> None:
+        """The job is over; idle before that leaves, as the next job may come as soon as the coordinator has it."""
+        self._running = None
+        self._idle()
+        if not self._over:
+            self._socket.send_text(end_text(self._job_id, cause))
+            self._socket.flush()
+
+    def _idle(self) -> None:
         self._protocol.finished()
         self._busy_changed(False)
-
-    async def _abandon(self) -> None:
-        """End the running job without a word: there is nobody left to tell."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])

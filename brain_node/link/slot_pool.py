@@ -39,9 +39,10 @@ class SlotPool:
 
     def to_open(self) -> int:
         """How many connections to start now."""
-        if self.open + self.opening >= self.asked:
+        here = self.open + self.opening
+        if here >= self.asked:
             self.asked = 0
-        return max(0, max(self.wanted, self.asked) - self.open - self.opening)
+        return max(0, max(self.wanted, self.asked) - here)
 
     def opened(self, slot: int, now: float) -> None:
         """A connection is open and idle; the caller has taken it off `opening`."""
@@ -74,6 +75,6 @@ class SlotPool:
 
     def next_close_at(self) -> float | None:
         """When `to_close` may name the next one, in monotonic seconds; `None` when nothing is surplus."""
-        if self.open <= max(self.wanted, self.asked) or not self.idle_since:
+        if not self.idle_since or self.open <= max(self.wanted, self.asked):
             return None
         return next(iter(self.idle_since.values())) + IDLE_S

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from brain_node.contract.messages import Cancel, End, Job, MessageError, decode
+from brain_node.contract.messages import Cancel, EndCause, Job, MessageError, decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class CancelJob:
 class Answer:
     """Tell the coordinator that a job ended before it ran."""
 
-    end: End
+    job_id: str
+    cause: EndCause
 
 
 SlotStep = StartJob | CancelJob | Answer | None
@@ -49,15 +50,13 @@ class SlotProtocol:
         """The running job is over; its `end` is about to be sent."""
         self._job, self._running, self._body = None, False, []
 
-    def received(self, frame: str | bytes) -> SlotStep:
-        """Take one frame from the coordinator.
+    def text(self, text: str | bytes) -> SlotStep:
+        """Take one text message from the coordinator.
 
         Raises:
-            MessageError: the frame breaks the protocol; the connection is of no more use.
+            MessageError: it breaks the protocol; the connection is of no more use.
         """
-        if isinstance(frame, bytes):
-            return self._took(frame)
-        message = decode(frame)
+        message = decode(text)
         if isinstance(message, Job):
             return self._offered(message)
         if isinstance(message, Cancel):
@@ -66,21 +65,26 @@ class SlotProtocol:
             return None
         raise MessageError(f"`{message.TYPE}` on a slot")
 
-    def _offered(self, job: Job) -> SlotStep:
-        if self._job is not None:
-            raise MessageError("a job on a slot that has one")
-        if job.body_bytes > self._limit:
-            raise MessageError(f"a body of {job.body_bytes} bytes, above the limit of {self._limit}")
-        self._job, self._body, self._missing = job, [], job.body_bytes
-        return self._whole() if not self._missing else None
+    def bytes(self, frame: bytes) -> SlotStep:
+        """Take one binary message, a part of a body.
 
-    def _took(self, frame: bytes) -> SlotStep:
+        Raises:
+            MessageError: it breaks the protocol; the connection is of no more use.
+        """
         if self._job is None or self._running:
             raise MessageError("a binary frame outside a body")
         if len(frame) > self._missing:
             raise MessageError("a body longer than announced")
         self._body.append(frame)
         self._missing -= len(frame)
+        return self._whole() if not self._missing else None
+
+    def _offered(self, job: Job) -> SlotStep:
+        if self._job is not None:
+            raise MessageError("a job on a slot that has one")
+        if job.body_bytes > self._limit:
+            raise MessageError(f"a body of {job.body_bytes} bytes, above the limit of {self._limit}")
+        self._job, self._body, self._missing = job, [], job.body_bytes
         return self._whole() if not self._missing else None
 
     def _whole(self) -> StartJob:
@@ -96,4 +100,4 @@ class SlotProtocol:
         if self._running:
             return CancelJob(cancel.id)
         self.finished()
-        return Answer(End(id=cancel.id, ok=False, cause="cancelled"))
+        return Answer(cancel.id, "cancelled")

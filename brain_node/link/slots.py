@@ -12,11 +12,11 @@ import structlog
 from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
 from brain_node.contract.messages import Welcome
 from brain_node.link.backoff import Backoff, BackoffPolicy
-from brain_node.link.dial import Dialer, monotonic_s
+from brain_node.link.dial import Dialer
 from brain_node.link.faults import Fault, fault_of
 from brain_node.link.slot import JobRunner, Slot
-from brain_node.link.slot_connection import SlotConnection
 from brain_node.link.slot_pool import SlotPool
+from brain_node.link.wire import SlotConnection
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +62,8 @@ class Slots:
         self._backoff = Backoff(POLICY, draw)
         self._retry_at = 0.0
         self._changed = asyncio.Event()
+        self._wake_at: float | None = None
+        """When `run` looks again by itself."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: dict[int, SlotConnection] = {}
         self._ids = itertools.count(1)
@@ -82,7 +84,7 @@ class Slots:
         """Hold the connections until cancelled; then all are closed and their jobs' engine work is ended."""
         try:
             while True:
-                self._adjust(monotonic_s())
+                self._adjust(time.monotonic())
                 await self._wait()
         finally:
             for task in self._tasks:
@@ -105,12 +107,13 @@ class Slots:
         task.add_done_callback(self._tasks.discard)
 
     async def _wait(self) -> None:
-        now = monotonic_s()
+        now = time.monotonic()
         times = [self._retry_at] if self._retry_at > now else []
         if (close_at := self.pool.next_close_at()) is not None:
             times.append(close_at)
+        self._wake_at = min(times) if times else None
         try:
-            async with asyncio.timeout(max(0.0, min(times) - now) if times else None):
+            async with asyncio.timeout(None if self._wake_at is None else max(0.0, self._wake_at - now)):
                 await self._changed.wait()
         except TimeoutError:
             pass
@@ -131,7 +134,7 @@ class Slots:
                 self._changed.set()
         self.fault = None
         self._sockets[slot] = socket
-        self.pool.opened(slot, monotonic_s())
+        self.pool.opened(slot, time.monotonic())
         self._changed.set()
         try:
             await Slot(socket, self._runner, self._body_limit, lambda busy: self._busy(slot, busy)).serve()
@@ -150,22 +153,28 @@ class Slots:
     def _busy(self, slot: int, busy: bool) -> None:
         if slot not in self._sockets:
             return
+        # Called twice for each job: `run` is woken only when it has something to do before it wakes by itself.
         if busy:
             self.pool.took_job(slot)
             # It carried work: whatever closes it later, opening works.
             self._backoff.reset()
-        else:
-            self.pool.idle(slot, monotonic_s())
-        self._changed.set()
+            if len(self.pool.idle_since) < self.pool.spare:
+                self._changed.set()
+            return
+        self.pool.idle(slot, time.monotonic())
+        close_at = self.pool.next_close_at()
+        sooner = close_at is not None and (self._wake_at is None or close_at < self._wake_at)
+        if sooner or self.pool.open > self.pool.slots:
+            self._changed.set()
 
     def _pause(self) -> None:
         """A connection that we did not close ended: open its successor after a back-off, not in a tight loop."""
-        now = monotonic_s()
+        now = time.monotonic()
         if now >= self._retry_at:
             self._retry_at = now + self._backoff.down(now)
 
     def _failed(self, fault: Fault) -> None:
-        now = monotonic_s()
+        now = time.monotonic()
         if now >= self._retry_at:
             self._retry_at = now + self._backoff.down(now, retry_after_s=fault.retry_after_s, slow=fault.slow)
             log.warning("slot_open_failed", reason=str(fault), retry_in_s=round(self._retry_at - now, 1))

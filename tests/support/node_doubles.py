@@ -3,13 +3,12 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from brain_node.contract.identity import Identity
 from brain_node.contract.messages import (
-    Accepted,
     Drain,
-    End,
     Heartbeat,
     Job,
     ModelOffer,
@@ -17,12 +16,11 @@ from brain_node.contract.messages import (
     Offer,
     Report,
     Welcome,
-    encode,
 )
 from brain_node.link.backoff import BackoffPolicy
 from brain_node.link.client import Link, LinkStatus
 from brain_node.link.dial import Dialer
-from brain_node.link.slot import JobRunner, Send
+from brain_node.link.slot import JobRunner, Line
 from brain_node.link.url import parse_coordinator
 
 QUICK = BackoffPolicy(start_s=0.0, window_s=0.05, cap_s=0.2, slow_s=0.1, stable_after_s=5.0)
@@ -58,23 +56,46 @@ class Owner:
 class Runner:
     """Runs jobs with a function; counts what started and what was cancelled."""
 
-    def __init__(self, act: Callable[[Job, bytes, Send], Awaitable[None]] | None = None) -> None:
-        self._act = act
+    def __init__(self, act: Callable[[Job, bytes, Line], Awaitable[None]] | None = None) -> None:
+        self.act = act
         self.started: list[str] = []
         self.cancelled: list[str] = []
         self.bodies: list[bytes] = []
+        self.running: list[Running] = []
 
-    async def run(self, job: Job, body: tuple[bytes, ...], send: Send) -> End:
+    def start(self, job: Job, body: tuple[bytes, ...], line: Line) -> "Running":
         self.started.append(job.id)
         self.bodies.append(b"".join(body))
-        await send(encode(Accepted(id=job.id)))
-        try:
-            if self._act is not None:
-                await self._act(job, b"".join(body), send)
-        except asyncio.CancelledError:
-            self.cancelled.append(job.id)
-            raise
-        return End(id=job.id, ok=True)
+        line.accepted()
+        self.running.append(Running(self, job, asyncio.ensure_future(self._run(job, self.bodies[-1], line)), line))
+        return self.running[-1]
+
+    async def _run(self, job: Job, body: bytes, line: Line) -> None:
+        if self.act is not None:
+            await self.act(job, body, line)
+        line.end(None)
+
+
+@dataclass
+class Running:
+    """One job of a `Runner`."""
+
+    runner: Runner
+    job: Job
+    task: "asyncio.Task[None]"
+    line: Line
+    pauses: int = 0
+
+    def cancel(self) -> None:
+        self.runner.cancelled.append(self.job.id)
+        self.task.cancel()
+        self.line.end("cancelled")
+
+    def pause(self) -> None:
+        self.pauses += 1
+
+    def resume(self) -> None:
+        self.pauses -= 1
 
 
 class Linked:

@@ -7,7 +7,7 @@ import pytest
 from brain_node.agent.desk import Desk
 from brain_node.agent.source import CountedLease
 from brain_node.contract.messages import Job, ModelOffer
-from brain_node.relay import Endpoint
+from brain_node.relay.lease import Endpoint
 
 JOB = Job(id="j", model="m", path="/v1/chat/completions", deadline_s=1.0, body_bytes=0)
 

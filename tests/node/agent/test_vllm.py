@@ -12,11 +12,12 @@ from brain_node.contract.messages import Job
 from brain_node.engine.environments import Flavour
 from brain_node.engine.states import State
 from brain_node.exit_codes import UNAVAILABLE
-from brain_node.relay import Relay
+from brain_node.relay.relay import Relay
 from tests.node.agent.conftest import sampled
 from tests.support.eventually import eventually
 from tests.support.fake_nvml import card
 from tests.support.fake_vllm import FakeVllm, starts_of
+from tests.support.lines import RecordedLine
 
 GIB = 1024
 
@@ -46,16 +47,12 @@ async def test_a_model_comes_up_on_the_cpu_and_answers(make_source):
     assert (offer.id, offer.loaded, offer.context) == ("test/small", True, 2048)
     assert changes[-1] == ["ready"]
     assert ["starting"] in changes
-    frames = []
-
-    async def send(frame):
-        frames.append(frame)
-
-    relay = Relay(source)
-    end = await relay.run(job("test/small"), [b'{"model": "test/small", "stream": true}'], send)
-    await relay.close()
-    assert end.ok
-    assert any(isinstance(frame, bytes) for frame in frames)
+    relay, line = Relay(source), RecordedLine()
+    relay.start(job("test/small"), (b'{"model": "test/small", "stream": true}',), line)
+    await line.ended()
+    relay.close()
+    assert line.ok
+    assert line.pieces
     assert source.claim(job("test/other")) == "no_engine"
     assert source.version == "0.32.0"
 

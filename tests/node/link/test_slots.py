@@ -231,10 +231,11 @@ async def test_a_line_that_a_proxy_cut_is_replaced():
 
 
 async def test_a_runner_that_fails_costs_its_job_only():
-    async def fail(*_):
-        raise RuntimeError("bug")
+    class Broken(Runner):
+        def start(self, *_):
+            raise RuntimeError("bug")
 
-    async with RawCoordinator() as coordinator, Linked(coordinator.url, runner=Runner(fail)):
+    async with RawCoordinator() as coordinator, Linked(coordinator.url, runner=Broken()):
         slot = await coordinator.slot()
         for _ in range(2):
             assert (await slot.ask(b"{}")).end["cause"] == "engine_lost"

@@ -7,10 +7,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from brain_node.contract.messages import End, Job, decode
-from brain_node.relay import Endpoint, Relay
+from brain_node.contract.messages import Job
+from brain_node.relay.lease import Endpoint
+from brain_node.relay.relay import Relay
 from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine, stream
+from tests.support.lines import RecordedLine
 
 BODY = b'{"model": "a/model", "n": 1}'
 
@@ -43,28 +45,6 @@ class Engines:
         return self.leases[-1]
 
 
-class Wire:
-    """The coordinator's end: keeps what was sent."""
-
-    def __init__(self) -> None:
-        self.frames: list[str | bytes] = []
-
-    async def send(self, frame: str | bytes) -> None:
-        self.frames.append(frame)
-
-    @property
-    def kinds(self) -> list[str]:
-        return ["bytes" if isinstance(frame, bytes) else decode(frame).TYPE for frame in self.frames]
-
-    @property
-    def head(self):
-        return next(decode(f) for f in self.frames if isinstance(f, str) and '"head"' in f)
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(frame for frame in self.frames if isinstance(frame, bytes))
-
-
 def job(**changes) -> Job:
     fields = {
         "id": "j1",
@@ -76,22 +56,23 @@ def job(**changes) -> Job:
     return Job(**(fields | changes))
 
 
-@contextlib.asynccontextmanager
-async def relay_to(engines: Engines):
+@contextlib.contextmanager
+def relay_to(engines: Engines):
     relay = Relay(engines)
     try:
         yield relay
     finally:
-        await relay.close()
+        relay.close()
 
 
 async def run_once(
     engine: FakeEngine, body: bytes = BODY, engines: Engines | None = None, **changes
-) -> tuple[Wire, End, Engines]:
-    engines, wire = engines or Engines(engine.url), Wire()
-    async with relay_to(engines) as relay:
-        end = await relay.run(job(**changes), [body], wire.send)
-    return wire, end, engines
+) -> tuple[RecordedLine, Engines]:
+    engines, line = engines or Engines(engine.url), RecordedLine()
+    with relay_to(engines) as relay:
+        relay.start(job(**changes), (body,), line)
+        await line.ended()
+    return line, engines
 
 
 async def test_a_streamed_answer_passes_byte_for_byte():
@@ -101,11 +82,11 @@ async def test_a_streamed_answer_passes_byte_for_byte():
         return await stream(request, pieces, pause_s=0.01)
 
     async with FakeEngine(script) as engine:
-        wire, end, engines = await run_once(engine)
-    assert wire.kinds[:2] == ["accepted", "head"]
-    assert (wire.head.status, wire.head.content_type) == (200, "text/event-stream")
-    assert wire.body == b"".join(pieces)
-    assert (end.ok, end.cause) == (True, None)
+        line, engines = await run_once(engine)
+    assert line.kinds[:2] == ["accepted", "head"]
+    assert (line.answer.status, line.answer.content_type) == (200, "text/event-stream")
+    assert line.body == b"".join(pieces)
+    assert line.ok
     assert engines.leases[0].outcomes == ["ok"]
     assert engines.leases[0].chunks >= 2
 
@@ -118,8 +99,8 @@ async def test_characters_cut_between_frames_stay_whole_in_their_bytes():
         return await stream(request, [bytes([b]) for b in text], pause_s=0.001)
 
     async with FakeEngine(script) as engine:
-        wire, _, _ = await run_once(engine)
-    assert wire.body == text
+        line, _ = await run_once(engine)
+    assert line.body == text
 
 
 async def test_the_request_reaches_the_engine_as_it_came():
@@ -144,10 +125,11 @@ async def test_the_engines_key_is_sent_to_the_engine():
 async def test_a_large_body_reaches_the_engine_whole(megabytes):
     frames = [bytes([n % 256]) * (256 * 1024) for n in range(4 * megabytes)]
     async with FakeEngine() as engine:
-        engines, wire = Engines(engine.url), Wire()
-        async with relay_to(engines) as relay:
-            end = await relay.run(job(), frames, wire.send)
-    assert end.ok
+        engines, line = Engines(engine.url), RecordedLine()
+        with relay_to(engines) as relay:
+            relay.start(job(), tuple(frames), line)
+            await line.ended()
+    assert line.ok
     assert engine.requests[0].body == b"".join(frames)
     assert engine.requests[0].headers["Content-Length"] == str(megabytes * 1024 * 1024)
 
@@ -160,10 +142,10 @@ async def test_a_large_answer_is_cut_into_frames_that_fit():
         return web.Response(body=answer, content_type="application/json")
 
     async with FakeEngine(script) as engine:
-        wire, end, _ = await run_once(engine)
-    assert wire.body == answer
-    assert end.ok
-    assert max(len(frame) for frame in wire.frames if isinstance(frame, bytes)) <= 256 * 1024
+        line, _ = await run_once(engine)
+    assert line.body == answer
+    assert line.ok
+    assert max(map(len, line.pieces)) <= 256 * 1024
 
 
 @pytest.mark.case("C-10")
@@ -173,30 +155,31 @@ async def test_the_engines_status_and_retry_after_are_passed_on(status):
         return web.json_response({"error": "no"}, status=status, headers={"Retry-After": "17"})
 
     async with FakeEngine(script) as engine:
-        wire, end, engines = await run_once(engine)
-    assert (wire.head.status, wire.head.retry_after) == (status, "17")
-    assert orjson.loads(wire.body) == {"error": "no"}
-    assert end.ok
+        line, engines = await run_once(engine)
+    assert (line.answer.status, line.answer.retry_after) == (status, "17")
+    assert orjson.loads(line.body) == {"error": "no"}
+    assert line.ok
     assert engines.leases[0].outcomes == ["engine_error" if status >= 500 else "ok"]
 
 
 @pytest.mark.parametrize("cause", ["no_engine", "draining", "busy"])
 async def test_a_job_that_cannot_be_taken_is_refused_and_never_queued(cause):
-    engines, wire = Engines("http://127.0.0.1:9"), Wire()
+    engines, line = Engines("http://127.0.0.1:9"), RecordedLine()
     engines.refusal = cause
-    async with relay_to(engines) as relay:
-        end = await relay.run(job(), [BODY], wire.send)
-    assert (end.ok, end.cause) == (False, cause)
-    assert wire.frames == []
+    with relay_to(engines) as relay:
+        assert relay.start(job(), (BODY,), line) is None
+    assert line.cause == cause
+    assert line.kinds == ["end"]
 
 
 async def test_an_engine_that_refuses_connections_never_had_the_job():
     async with FakeEngine() as engine:
         url = engine.url
-    engines, wire = Engines(url), Wire()
-    async with relay_to(engines) as relay:
-        end = await relay.run(job(), [BODY], wire.send)
-    assert (end.ok, end.cause) == (False, "engine_refused")
+    engines, line = Engines(url), RecordedLine()
+    with relay_to(engines) as relay:
+        relay.start(job(), (BODY,), line)
+        await line.ended()
+    assert line.cause == "engine_refused"
     assert engines.leases[0].outcomes == ["engine_refused"]
 
 
@@ -215,9 +198,9 @@ async def test_an_engine_that_breaks_off_is_lost(pieces):
         return response
 
     async with FakeEngine(script) as engine:
-        wire, end, engines = await run_once(engine)
-    assert (end.ok, end.cause) == (False, "engine_lost")
-    assert wire.body == b"data: x\n\n" * pieces
+        line, engines = await run_once(engine)
+    assert line.cause == "engine_lost"
+    assert line.body == b"data: x\n\n" * pieces
     assert engines.leases[0].outcomes == ["engine_lost"]
     assert len(engine.requests) == 1
 
@@ -232,13 +215,12 @@ async def test_a_cancelled_job_hangs_up_on_the_engine(when):
         return web.Response()
 
     async with FakeEngine(script) as engine:
-        engines, wire = Engines(engine.url), Wire()
-        async with relay_to(engines) as relay:
-            task = asyncio.create_task(relay.run(job(), [BODY], wire.send))
-            await eventually(lambda: len(wire.frames) >= (4 if when == "during the stream" else 1) and engine.running)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        engines, line = Engines(engine.url), RecordedLine()
+        with relay_to(engines) as relay:
+            running = relay.start(job(), (BODY,), line)
+            await eventually(lambda: len(line.kinds) >= (4 if when == "during the stream" else 1) and engine.running)
+            running.cancel()
+            assert line.cause == "cancelled"
             assert engines.leases[0].outcomes == ["cancelled"]
             await eventually(lambda: engine.hung_up == 1 and engine.running == 0)
 
@@ -249,38 +231,23 @@ async def test_an_engine_silent_past_the_deadline_is_hung_up_on():
         return web.Response()
 
     async with FakeEngine(script) as engine:
-        _, end, engines = await run_once(engine, deadline_s=0.05)
+        line, engines = await run_once(engine, deadline_s=0.05)
         await eventually(lambda: engine.hung_up == 1)
-    assert (end.ok, end.cause) == (False, "timeout")
+    assert line.cause == "timeout"
     assert engines.leases[0].outcomes == ["timeout"]
 
 
-async def test_a_slot_that_dies_ends_the_engines_work():
-    async def script(request, _):
-        return await stream(request, [b"data: x\n\n"] * 10_000, pause_s=0.001)
-
-    class Broken(Wire):
-        async def send(self, frame):
-            await super().send(frame)
-            if len(self.frames) == 5:
-                raise ConnectionResetError
-
-    async with FakeEngine(script) as engine:
-        engines, wire = Engines(engine.url), Broken()
-        async with relay_to(engines) as relay:
-            await relay.run(job(), [BODY], wire.send)
-            await eventually(lambda: engine.hung_up == 1)
-
-
-async def idle_race(answer_second: bool) -> tuple[Wire, End, list[str], list[bytes]]:
+async def idle_race(answer_second: bool) -> tuple[RecordedLine, list[str], list[bytes]]:
     """An engine that closes the kept connection when the second request arrives on it, as an idle timeout would."""
     log: list[str] = []
     bodies: list[bytes] = []
     connections = 0
+    handlers: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
+        handlers.add(asyncio.current_task())
         number, requests = connections, 0
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
@@ -295,29 +262,32 @@ async def idle_race(answer_second: bool) -> tuple[Wire, End, list[str], list[byt
                 bodies.append(await reader.readexactly(length))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
         writer.transport.abort()
+        with contextlib.suppress(ConnectionResetError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     engines = Engines(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with relay_to(engines) as relay:
-        assert (await relay.run(job(), [BODY], Wire().send)).ok
-        wire = Wire()
-        end = await relay.run(job(), [BODY], wire.send)
+    with relay_to(engines) as relay:
+        for _ in range(2):
+            line = RecordedLine()
+            relay.start(job(), (BODY,), line)
+            await line.ended()
     server.close()
-    await server.wait_closed()
-    return wire, end, log, bodies
+    await asyncio.wait(handlers)
+    return line, log, bodies
 
 
 async def test_the_idle_pool_race_is_retried_once_on_a_new_connection():
-    wire, end, log, bodies = await idle_race(answer_second=True)
-    assert end.ok
-    assert wire.body == b"{}"
+    line, log, bodies = await idle_race(answer_second=True)
+    assert line.ok
+    assert line.body == b"{}"
     assert log == ["connection 1 request 1", "connection 1 request 2", "connection 2 request 1"]
     assert bodies == [BODY, BODY]
 
 
 async def test_the_retry_is_never_repeated():
-    _, end, log, _ = await idle_race(answer_second=False)
-    assert (end.ok, end.cause) == (False, "engine_lost")
+    line, log, _ = await idle_race(answer_second=False)
+    assert line.cause == "engine_lost"
     assert len(log) == 3
 
 
@@ -325,8 +295,8 @@ async def test_a_proxy_variable_does_not_apply_to_engines(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "")
     async with FakeEngine() as engine:
-        _, end, _ = await run_once(engine)
-    assert end.ok
+        line, _ = await run_once(engine)
+    assert line.ok
 
 
 async def test_an_attached_engines_own_name_is_seen_by_the_engine_only():
@@ -336,10 +306,10 @@ async def test_an_attached_engines_own_name_is_seen_by_the_engine_only():
         return await stream(request, [event[:12], event[12:], b"data: [DONE]\n\n"], pause_s=0.01)
 
     async with FakeEngine(script) as engine:
-        wire, end, _ = await run_once(engine, engines=Engines(engine.url, served_name="local-7b"))
-    assert end.ok
+        line, _ = await run_once(engine, engines=Engines(engine.url, served_name="local-7b"))
+    assert line.ok
     assert orjson.loads(engine.requests[0].body)["model"] == "local-7b"
-    assert wire.body == b'data: {"model":"a/model","x":"\\"model\\":\\"local-7b\\""}\n\ndata: [DONE]\n\n'
+    assert line.body == b'data: {"model":"a/model","x":"\\"model\\":\\"local-7b\\""}\n\ndata: [DONE]\n\n'
 
 
 async def test_an_engine_that_compresses_unasked_is_decoded():
@@ -349,16 +319,16 @@ async def test_an_engine_that_compresses_unasked_is_decoded():
         return response
 
     async with FakeEngine(script) as engine:
-        wire, end, _ = await run_once(engine)
-    assert end.ok
-    assert wire.body == b"data: plain\n\n" * 100
+        line, _ = await run_once(engine)
+    assert line.ok
+    assert line.body == b"data: plain\n\n" * 100
 
 
 @pytest.mark.parametrize("path", ["/v1/load_lora_adapter", "/v1/models", "/v1/chat"])
 async def test_a_coordinator_reaches_nothing_of_an_engine_but_inference(path):
     async with FakeEngine() as engine:
-        wire, end, engines = await run_once(engine, path=path)
-    assert (end.ok, end.cause) == (False, "bad_job")
-    assert wire.frames == []
+        line, engines = await run_once(engine, path=path)
+    assert line.cause == "bad_job"
+    assert line.kinds == ["end"]
     assert engine.requests == []
     assert engines.leases == []

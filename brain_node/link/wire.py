@@ -1,0 +1,207 @@
+"""The websocket of a slot: whole data frames go straight through, everything else takes the library's way.
+
+A token's event is one small frame. The library's reader and its `send` cost several times what the frame is worth, and
+hand it over through a queue and a task. So whole, unfragmented text and binary frames are read and written here; the
+handshake (with its proxies and TLS), control frames, fragments and every fault are left to the library, which sees the
+bytes as they came.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.protocol import State
+
+from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
+from brain_node.link.slot import Receiver
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a build without the C extension
+    from websockets.utils import apply_mask
+
+_TEXT: Final = 0x81
+_BINARY: Final = 0x82
+_CONTROL: Final = frozenset({0x88, 0x89, 0x8A})
+"""Close, ping and pong, whole."""
+_MASKED: Final = 0x80
+_HEAD_END: Final = b"\r\n\r\n"
+_SHORT: Final = struct.Struct("!BB4s")
+_MEDIUM: Final = struct.Struct("!BBH4s")
+_LONG: Final = struct.Struct("!BBQ4s")
+
+
+def _masks() -> Iterator[bytes]:
+    """Masks that nobody can foresee; asking the kernel for each would be a system call a frame."""
+    while True:
+        block = os.urandom(4096)
+        for at in range(0, len(block), 4):
+            yield block[at : at + 4]
+
+
+_next_mask = _masks().__next__
+
+
+class SlotConnection(ClientConnection):
+    """A client connection that pushes what arrives to a receiver, and sends without waiting."""
+
+    limit_bytes = MAX_LINK_MESSAGE_BYTES
+    """Largest message taken."""
+    _receiver: Receiver | None = None
+    _fast = True
+    """Until something comes that is not a whole frame of the usual form."""
+    _answer_tail = b""
+    """The last bytes of the handshake's answer so far."""
+    _unread: bytes = b""
+    _wanted_bytes = 0
+    """How many bytes the frame at the front of `_unread` needs; 0 while that is not known."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._out: list[bytes] = []
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    async def receive(self, receiver: Receiver) -> None:
+        """Hand everything that arrives to `receiver`, until the connection ends.
+
+        Raises:
+            ConnectionClosed: it ended.
+        """
+        self._receiver = receiver
+        if self._unread:
+            self._frames(b"")
+        while True:
+            message = await self.recv()  # gets only what did not come in whole frames
+            if self.protocol.state is not State.OPEN:
+                continue
+            if isinstance(message, str):
+                receiver.text_came(message)
+            else:
+                receiver.bytes_came(message)
+
+    def data_received(self, data: bytes) -> None:
+        """Take whole data frames out; hand everything else on."""
+        if not self._fast:
+            super().data_received(data)
+        elif self.response is None:
+            self._handshaking(data)
+        elif self._receiver is None:
+            self._unread += data
+        else:
+            self._fast = self.protocol.state is State.OPEN  # what comes after we closed is of no more use
+            self._frames(data)
+
+    def _handshaking(self, data: bytes) -> None:
+        """The library reads the answer to the handshake; frames may follow it in the same read."""
+        before = self._answer_tail
+        end = (before + data).find(_HEAD_END)
+        if end < 0:
+            self._answer_tail = (before + data)[1 - len(_HEAD_END) :]
+            super().data_received(data)
+            return
+        cut = end + len(_HEAD_END) - len(before)
+        super().data_received(data[:cut])
+        if self.protocol.state is State.OPEN:
+            self._unread = data[cut:]
+        else:  # refused: what follows explains it
+            self._fast = False
+            if cut < len(data):
+                super().data_received(data[cut:])
+
+    def _frames(self, data: bytes) -> None:
+        """Deal with all whole frames in what came; whatever cannot be done here goes to the library from its first byte."""
+        if self._unread:
+            data = self._unread + data
+        if self._fast and len(data) < self._wanted_bytes:
+            self._unread = data
+            return
+        start, end = 0, len(data)
+        self._wanted_bytes = 0
+        while start < end and self._fast:
+            taken = self._frame(data, start, end)
+            if not taken:
+                break
+            start += taken
+        self._unread = data[start:] if start else data
+        if not self._fast:
+            rest, self._unread = self._unread, b""
+            super().data_received(rest)
+
+    def _frame(self, data: bytes, start: int, end: int) -> int:
+        """Deal with the frame that begins at `start`: how long it is, 0 when it is not whole or not of the usual form."""
+        if end - start < 2:
+            return 0
+        head, size, body = data[start], data[start + 1], start + 2
+        if size == 126:
+            body += 2
+            if body > end:
+                return 0
+            size = int.from_bytes(data[body - 2 : body], "big")
+        elif size == 127:
+            body += 8
+            if body > end:
+                return 0
+            size = int.from_bytes(data[body - 8 : body], "big")
+        elif size & _MASKED:
+            self._fast = False
+            return 0
+        if size > self.limit_bytes:
+            self._fast = False
+            return 0
+        stop = body + size
+        if stop > end:
+            self._wanted_bytes = stop - start
+            return 0
+        assert self._receiver is not None
+        if head == _BINARY:
+            self._receiver.bytes_came(data[body:stop])
+        elif head == _TEXT:
+            self._receiver.text_came(data[body:stop])
+        elif head in _CONTROL:
+            super().data_received(data[start:stop])
+        else:
+            self._fast = False
+            return 0
+        if self.protocol.state is not State.OPEN:  # that was the end: what still comes is of no more use
+            self._fast = False
+        return stop - start
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def send_text(self, text: bytes) -> None:
+        """Send one text message with the next `flush`."""
+        self.send_bytes(text, _TEXT)
+
+    def send_bytes(self, data: bytes, kind: int = _BINARY) -> None:
+        """Send one binary message with the next `flush`."""
+        size = len(data)
+        mask = _next_mask()
+        if size < 126:
+            head = _SHORT.pack(kind, _MASKED | size, mask)
+        elif size < 65536:
+            head = _MEDIUM.pack(kind, _MASKED | 126, size, mask)
+        else:
+            head = _LONG.pack(kind, _MASKED | 127, size, mask)
+        self._out.append(head + apply_mask(data, mask))
+
+    def flush(self) -> None:
+        """Write all that was sent: in one system call, which costs more than all the rest of a short answer."""
+        out = self._out
+        if out and self.protocol.state is State.OPEN:  # else `receive` is about to say that it is over
+            self.transport.write(b"".join(out) if len(out) > 1 else out[0])
+        out.clear()
+
+    def pause_writing(self) -> None:
+        """The line is full."""
+        super().pause_writing()
+        if self._receiver is not None:
+            self._receiver.pause()
+
+    def resume_writing(self) -> None:
+        """The line has room again."""
+        super().resume_writing()
+        if self._receiver is not None:
+            self._receiver.resume()

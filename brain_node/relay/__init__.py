@@ -1,0 +1,1 @@
+"""Jobs between slots and engines: bytes in as they came, bytes out as they come."""

@@ -1,0 +1,186 @@
+"""One job on one engine, from `accepted` to `end`, driven by what its slot and its engine say."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from brain_node.contract.messages import EndCause, Job
+from brain_node.link.slot import Line
+from brain_node.model_name import AnswerRename, rename_request
+from brain_node.relay.engine_http import EngineConnection
+from brain_node.relay.engine_pool import EnginePool
+from brain_node.relay.lease import Endpoint, Lease, Outcome
+from brain_node.relay.origin import Origin, origin_of
+
+log = structlog.get_logger(__name__)
+
+IDLE_RACE_S: Final = 1.0
+"""A reused connection that breaks within this long was closed by the engine while idle; later, the engine had the job."""
+
+
+class RelayedJob:
+    """Holds a lease until the job is over, which happens exactly once.
+
+    Args:
+        job: the job.
+        body: its body, in the frames it came in.
+        lease: the engine.
+        line: where the answer goes.
+        pool: connections to engines.
+        frame_bytes: largest piece of an answer that may be sent.
+    """
+
+    def __init__(
+        self, job: Job, body: Sequence[bytes], lease: Lease, line: Line, pool: EnginePool, frame_bytes: int
+    ) -> None:
+        self._job = job
+        self._body = body
+        self._lease = lease
+        self._line = line
+        self.flush = line.flush
+        self._pool = pool
+        self._frame_bytes = frame_bytes
+        self._rename: AnswerRename | None = None
+        self._connection: EngineConnection | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reused = self._retried = self._paused = self._ended = False
+        self._asked_at = 0.0
+        self._status = 0
+        self._origin = origin_of(lease.endpoint.base_url)
+        self._request = b""
+
+    def start(self) -> None:
+        """Tell the coordinator that the job is taken, and ask the engine."""
+        job, endpoint = self._job, self._lease.endpoint
+        self._line.accepted()
+        self._deadline = asyncio.get_running_loop().call_later(job.deadline_s, self._timed_out)
+        if endpoint.served_name != job.model:
+            self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
+            self._rename = AnswerRename(endpoint.served_name, job.model)
+        self._request = request_head(endpoint, self._origin, job.path, sum(map(len, self._body)))
+        connection = self._pool.take(self._origin)
+        if connection is None:
+            self._dial()
+        else:
+            self._reused = True
+            self._ask(connection)
+
+    # --- what the slot says -------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._over("cancelled", "cancelled")
+
+    def failed(self) -> None:
+        """Something of ours broke."""
+        self._over("engine_lost", "engine_lost")
+
+    def pause(self) -> None:
+        """The line is full."""
+        self._paused = True
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume(self) -> None:
+        """The line has room again."""
+        self._paused = False
+        if self._connection is not None:
+            self._connection.resume()
+
+    # --- what the engine says -----------------------------------------------------------------------------------------
+
+    def head(self, status: int, content_type: str, retry_after: str | None) -> None:
+        """The engine's status is known."""
+        self._status = status
+        self._lease.progress()
+        self._line.head(status, content_type, retry_after)
+
+    def data(self, data: bytes) -> None:
+        """More of the answer. This is the hot place: a frame out for a read in, and nothing else."""
+        self._lease.progress()
+        if self._rename is not None:
+            data = self._rename.feed(data)
+        if len(data) <= self._frame_bytes:
+            if data:
+                self._line.data(data)
+            return
+        for start in range(0, len(data), self._frame_bytes):
+            self._line.data(data[start : start + self._frame_bytes])
+
+    def whole(self) -> None:
+        """That was all of it."""
+        self._connection = None
+        if self._rename is not None and (rest := self._rename.end()):
+            self._line.data(rest)
+        self._over("engine_error" if self._status >= 500 else "ok", None)
+
+    def lost(self, reason: str, *, heard: bool) -> None:
+        """The engine's connection broke."""
+        self._connection = None
+        if self._reused and not self._retried and not heard and time.monotonic() - self._asked_at <= IDLE_RACE_S:
+            # The engine closed an idle connection just as it was picked: it never saw the job. Once more, on a new one.
+            self._retried = True
+            self._dial()
+            return
+        log.warning("engine_lost", job=self._job.id, model=self._job.model, reason=reason)
+        self._over("engine_lost", "engine_lost")
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        self._dialling = asyncio.get_running_loop().create_task(self._dialled())
+
+    async def _dialled(self) -> None:
+        try:
+            connection = await self._pool.dial(self._origin)
+        except (OSError, UnicodeError) as error:  # TimeoutError is an OSError; the other is a name that cannot be one
+            self._dialling = None
+            if not self._retried:
+                self._over("engine_refused", "engine_refused")
+                return
+            # The engine died instead of closing an idle connection, so whether it had begun is not known.
+            log.warning("engine_lost", job=self._job.id, model=self._job.model, reason=type(error).__name__)
+            self._over("engine_lost", "engine_lost")
+            return
+        self._dialling = None
+        self._ask(connection)
+
+    def _ask(self, connection: EngineConnection) -> None:
+        self._connection = connection
+        self._asked_at = time.monotonic()
+        connection.ask(self, self._request, self._body)
+        if self._paused:
+            connection.pause()
+
+    def _timed_out(self) -> None:
+        self._over("timeout", "timeout")
+
+    def _over(self, outcome: Outcome, cause: EndCause | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._connection is not None:
+            self._connection.hang_up()
+            self._connection = None
+        self._lease.finished(outcome)
+        self._line.end(cause)
+
+
+def request_head(endpoint: Endpoint, origin: Origin, path: str, body_bytes: int) -> bytes:
+    """The head of the request that asks an engine.
+
+    No Accept-Encoding: the engine need not compress.
+    """
+    key = f"Authorization: Bearer {endpoint.api_key}\r\n" if endpoint.api_key else ""
+    return (
+        f"POST {origin.prefix}{path} HTTP/1.1\r\nHost: {origin.authority}\r\nAccept: */*\r\n{key}"
+        f"Content-Type: application/json\r\nContent-Length: {body_bytes}\r\n\r\n"
+    ).encode("latin-1")
