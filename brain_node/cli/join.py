@@ -1,6 +1,5 @@
 """`brain-node join`: lend this machine to a coordinator."""
 
-import asyncio
 import logging
 import os
 import sys
@@ -103,6 +102,8 @@ def join(
 
 def _run(settings: Settings, *, panel: bool) -> int:
     # Imported here: `status` and `--help` must not pay for the agent.
+    import uvloop
+
     from brain_node.agent.build import build_agent
     from brain_node.agent.lock import AlreadyRunningError, DataDirLock
     from brain_node.agent.logs import configure_logs
@@ -123,7 +124,7 @@ def _run(settings: Settings, *, panel: bool) -> int:
     )
     try:
         agent = build_agent(settings)
-        code = asyncio.run(_life(agent, show))
+        code = uvloop.run(_life(agent, show))
     except Exception as error:
         fail_with(error)
     finally:

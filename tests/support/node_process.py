@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class NodeProcess:
         *args: str,
         env: dict[str, str] | None = None,
         engine: str = "mock",
-        umask: int = -1,
+        umask: int | None = None,
     ) -> None:
         self.data_dir = data_dir
         self._umask = umask
@@ -64,7 +65,7 @@ class NodeProcess:
                 env=self._env,
                 stdout=log,
                 stderr=log,
-                umask=self._umask,
+                preexec_fn=None if self._umask is None else partial(os.umask, self._umask),
             )
         return self
 
