@@ -34,6 +34,9 @@ class Archive(Protocol):
     async def ban_tab(self, tab_id: str, reason: str | None) -> None:
         """Ban a tab, or lift its ban with `None`."""
 
+    async def banned_tabs(self) -> dict[str, str]:
+        """Every banned tab, with the reason."""
+
     async def load_outcomes(self, node_id: str, since_s: float, limit: int = 200) -> list[Outcome]:
         """The latest outcomes since a time, oldest first."""
 
@@ -60,11 +63,19 @@ class TabMemory:
         Raises:
             StoreUnavailable: it is not known here, and the store is away.
         """
-        known = self.tabs.get(tab_id)
-        if known is not None:
+        known, wall_s = self.tabs.get(tab_id), time.time()
+        try:
+            record = await self.archive.get_tab(tab_id)
+        except StoreUnavailable:
+            if known is None:
+                raise
             return known
-        wall_s = time.time()
-        record = await self.archive.get_tab(tab_id)
+        if known is not None:
+            if record is not None:  # another coordinator on the same store may have seen more of it
+                known.banned = record.banned_reason
+                if record.strikes > known.strikes.count:
+                    known.strikes = _strikes(record, wall_s)
+            return known
         outcomes = await self.archive.load_outcomes(tab_id, wall_s - WINDOW_S, RECALLED)
         tab = self.tabs.known(tab_id)
         if tab.first_seen_s is not None:
@@ -73,8 +84,7 @@ class TabMemory:
         tab.standing = Standing.of(outcomes, [])
         if record is not None:
             tab.first_seen_s, tab.banned = record.first_seen_s, record.banned_reason
-            until = monotonic() + record.aside_until_s - wall_s
-            tab.strikes = Strikes(record.strikes, record.strike_reason, until)
+            tab.strikes = _strikes(record, wall_s)
             tab.verified = Verified(record.units, int(record.operations), record.tokens, record.refused)
         return tab
 
@@ -90,6 +100,20 @@ class TabMemory:
         while True:
             await asyncio.sleep(FLUSH_S)
             await self.flush()
+            await self._take_bans()
+
+    async def _take_bans(self) -> None:
+        """What an operator said through another coordinator on the same store."""
+        if not self.tabs.online:
+            return
+        try:
+            banned = await self.archive.banned_tabs()
+        except StoreUnavailable:
+            return
+        for tab in self.tabs:
+            tab.banned = banned.get(tab.tab_id)
+            if tab.banned is not None and tab.connected:
+                await self.tabs.expel(tab, tab.banned)
 
     async def flush(self) -> None:
         """Write down what changed since the last time; without a store it waits for the next time."""
@@ -115,6 +139,10 @@ class TabMemory:
         """Write down what is left."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.flush()
+
+
+def _strikes(record: TabRecord, wall_s: float) -> Strikes:
+    return Strikes(record.strikes, record.strike_reason, monotonic() + record.aside_until_s - wall_s)
 
 
 def record_of(tab: Tab) -> TabRecord:

@@ -19,6 +19,10 @@ class TabStore(StoreCore):
         """One tab."""
         return await self.read(partial(tabs.get_tab, tab_id=tab_id))
 
+    async def banned_tabs(self) -> dict[str, str]:
+        """Every banned tab, with the reason."""
+        return await self.read(tabs.banned_tabs)
+
     async def ban_tab(self, tab_id: str, reason: str | None) -> None:
         """Ban a tab for a reason, or lift its ban with `None`."""
         await self.write(partial(tabs.ban_tab, tab_id=tab_id, reason=reason, now_s=self._clock()))

@@ -40,6 +40,12 @@ def ban_tab(connection: Connection, tab_id: str, reason: str | None, now_s: floa
         connection.execute(_TABS.insert(), asdict(fresh))
 
 
+def banned_tabs(connection: Connection) -> dict[str, str]:
+    """Every banned tab, with the reason."""
+    query = select(_TABS.c.tab_id, _TABS.c.banned_reason).where(_TABS.c.banned_reason.is_not(None))
+    return {row.tab_id: row.banned_reason for row in connection.execute(query)}
+
+
 def forget_tabs(connection: Connection, before_s: float, most: int) -> int:
     """Delete up to `most` tabs that were last seen before a time and are not banned; returns how many went."""
     old = select(_TABS.c.tab_id).where(_TABS.c.last_seen_s < before_s, _TABS.c.banned_reason.is_(None)).limit(most)

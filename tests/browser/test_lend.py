@@ -95,6 +95,26 @@ async def test_pause_and_a_hidden_tab_take_no_work_and_come_back(place):
         await wait_for(place, tab_id, "OFFLINE")
 
 
+async def test_on_battery_a_tab_takes_no_work_until_it_is_charged_or_its_owner_says_so(place):
+    battery = (
+        "globalThis.battery = Object.assign(new EventTarget(), { charging: false });"
+        " Object.defineProperty(navigator, 'getBattery', { value: async () => battery })"
+    )
+    async with lent_tab(place.browser, place.url, start=False) as tab:
+        await tab.page.add_init_script(battery)
+        await tab.page.reload()
+        await tab.lend()
+        await expect(tab.page.locator("#held")).to_contain_text("battery")
+        tab_id = await tab.node_id
+        await wait_for(place, tab_id, "DRAINING")
+        await tab.page.evaluate("battery.charging = true; battery.dispatchEvent(new Event('chargingchange'))")
+        await wait_for(place, tab_id, "ONLINE")
+        await tab.page.evaluate("battery.charging = false; battery.dispatchEvent(new Event('chargingchange'))")
+        await wait_for(place, tab_id, "DRAINING")
+        await tab.page.locator("input[name=battery]").uncheck()
+        await wait_for(place, tab_id, "ONLINE")
+
+
 async def test_a_duty_limit_makes_the_tab_rest_after_work(place):
     async with lent_tab(place.browser, place.url) as tab, place.api() as client:
         await tab.page.locator("select[name=duty]").select_option("25")

@@ -339,6 +339,11 @@ async def test_stages_are_spread_anew_when_tabs_come_and_go_and_running_answers_
                 assert answer.choices[0].message.content == known_model.sentence
                 body = await lent.receipt(answer.model_extra["brain"]["receipt"], key)
                 assert sorted(stage["tabs"][0] for stage in body["browser"]["stages"]) == sorted([first_id, second_id])
+                async with httpx.AsyncClient(trust_env=False) as anybody:
+                    page = (await anybody.get(f"{lent.inside.url}/network/receipts/{body['id']}")).text
+                    assert all(f"/network/tabs/{tab_id}" in page for tab_id in (first_id, second_id))
+                    page = (await anybody.get(f"{lent.inside.url}/network/tabs/{second_id}")).text
+                    assert "BROWSER_NETWORK" in page, "the answer stands among what the tab had a part in"
             await lent.until(lambda: lent.holders() == [[first_id], [first_id]])
             answer = await client.chat.completions.create(**ASK)
             assert answer.choices[0].message.content == known_model.sentence

@@ -87,6 +87,21 @@ async def test_a_banned_tab_is_told_and_stays_away_until_the_ban_is_lifted(tmp_p
         assert again.answer["code"] == "banned", "nor need the coordinator run when the ban is spoken"
 
 
+async def test_a_ban_through_another_coordinator_on_the_same_store_is_carried_out_here(tmp_path, monkeypatch):
+    monkeypatch.setattr("brain_coord.browser.tab_memory.FLUSH_S", 0.1)
+    identity = Identity.generate()
+    async with coordinator_inside(tmp_path) as inside, joined(inside.url, identity) as link:
+        await inside.coordinator.store.ban_tab(identity.node_id, "elsewhere")  # as another coordinator does
+        told = []
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                told.append(json.loads(await link.recv()))
+        assert "elsewhere" in next(each["message"] for each in told if each["type"] == "refused")
+        await inside.coordinator.store.ban_tab(identity.node_id, None)
+        async with joined(inside.url, identity) as again:
+            assert again.answer["type"] == "welcome"
+
+
 async def test_every_tab_has_a_page_and_only_those_that_lent_here(tmp_path):
     identity = Identity.generate()
     async with coordinator_inside(tmp_path) as inside, joined(inside.url, identity) as link:
@@ -101,6 +116,27 @@ async def test_every_tab_has_a_page_and_only_those_that_lent_here(tmp_path):
             assert named_as_node.headers["location"] == f"/network/tabs/{identity.node_id}"
             for stranger in ("N-0000000000000000", "nobody"):
                 assert (await client.get(f"/network/tabs/{stranger}")).status_code == 404
+
+
+async def test_the_operator_bans_a_tab_on_the_page_and_lifts_it_again(tmp_path):
+    identity = Identity.generate()
+    async with coordinator_inside(tmp_path) as inside, joined(inside.url, identity):
+        made = await asyncio.to_thread(brain_coord, "operator", "create", "--data-dir", str(tmp_path), "--json")
+        async with httpx.AsyncClient(trust_env=False, base_url=inside.url, follow_redirects=True) as client:
+            act = f"/network/operator/tabs/{identity.node_id}"
+            assert "Browser tabs" not in (await client.post(f"{act}/ban")).text, "nobody is operator without logging in"
+            page = (
+                await client.post("/network/operator/login", data={"secret": json.loads(made.stdout)["secret"]})
+            ).text
+            form = {"csrf": re.search(r'name="csrf" value="([^"]+)"', page).group(1), "reason": "odd"}
+            tab = inside.coordinator.browser.tabs.get(identity.node_id)
+            assert f"{act}/ban" in page
+            assert "banned: odd" in (await client.post(f"{act}/ban", data=form)).text
+            assert (tab.banned, tab.connected) == ("odd", False)
+            assert (await client.post(f"{act}/unban", data=form)).status_code == 200
+            assert tab.banned is None
+            for wrong in (f"{act}/praise", "/network/operator/tabs/N-0000000000000000/ban"):
+                assert (await client.post(wrong, data=form)).status_code == 404
 
 
 async def test_a_tab_that_never_did_anything_is_not_written_down(tmp_path):
