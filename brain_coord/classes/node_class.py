@@ -64,6 +64,8 @@ class NodeClass:
         self._returning = Returning(monotonic())
         self._prospects: Bounded[tuple[object, ...], Prospect] = Bounded()
         self._states: Bounded[tuple[object, ...], ClassState] = Bounded()
+        self._nobody: tuple[tuple[object, ...], Prospect] | None = None
+        """The last answer, while there is no node at all: on most coordinators, of the operator's own."""
         registry.on_change.append(self._on_change)
 
     def _on_change(self, change: StateChange) -> None:
@@ -76,6 +78,14 @@ class NodeClass:
 
     def prospect(self, query: Query) -> Prospect:
         """The node decision, and what follows from it for the class."""
+        if self._routable.any_node() or self.health.trouble:
+            return self._find(query)
+        key = (query.model, query.path, query.node_request, *self.samples.estimates)
+        if self._nobody is None or self._nobody[0] != key:
+            self._nobody = key, self._find(query)
+        return self._nobody[1]
+
+    def _find(self, query: Query) -> Prospect:
         now = monotonic()
         troubled = [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
         out = {health.name: ready for health in troubled if (ready := health.out_until(now)) is not None}

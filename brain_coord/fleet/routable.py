@@ -54,6 +54,10 @@ class RoutableNodes:
                 self._derive(node)
         return self._index
 
+    def any_node(self) -> bool:
+        """Whether there is a node of this kind."""
+        return len(self.index()) > 0
+
     def _derive(self, node: Node) -> None:
         if node.operator is self._operator:
             self._index.put(self._state(node))

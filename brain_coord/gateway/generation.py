@@ -13,7 +13,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watched
+from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watch_client
 from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
@@ -104,10 +104,11 @@ class Generation:
             self._stream = ClientStream(
                 self._send, lambda: reply_headers(self.record), keepalive_s=self._settings.keepalive_s
             )
+        stop_watching = watch_client(self._scope, self._receive, self._client_left)
         try:
-            with watched(self._scope, self._receive, self._client_left):
-                await self._attempt_and_finish()
+            await self._attempt_and_finish()
         finally:
+            stop_watching()
             if self._stream is not None:
                 await self._stream.close()
 

@@ -1,8 +1,7 @@
 """Plain ASGI for the hot routes: reading a bounded body, sending one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -135,14 +134,12 @@ def was_stalled(scope: Scope) -> bool:
     return connection is not None and connection.stalled
 
 
-@contextmanager
-def watched(scope: Scope, receive: Receive, gone: Callable[[], None]) -> Iterator[None]:
-    """Within the block, call `gone` when the client leaves. Under another server than ours, a task has to wait for that."""
+def watch_client(scope: Scope, receive: Receive, gone: Callable[[], None]) -> Callable[[], object]:
+    """Call `gone` when the client leaves, until what comes back is called. Under another server than ours a task waits."""
     connection = connection_of(scope)
     if connection is not None:
         connection.watch(gone)
-        yield
-        return
+        return _nothing
 
     async def wait() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -150,7 +147,8 @@ def watched(scope: Scope, receive: Receive, gone: Callable[[], None]) -> Iterato
         gone()
 
     task = asyncio.ensure_future(wait())
-    try:
-        yield
-    finally:
-        task.cancel()
+    return task.cancel
+
+
+def _nothing() -> None:
+    """A connection forgets by itself, when its answer is complete."""

@@ -140,14 +140,15 @@ _ERROR_MEMBERS: Final = {"message", "type", "param", "code"}
 
 
 def _read_event(event: dict[str, Any]) -> Seen:
-    if event.get("error") is not None:
+    get = event.get
+    if get("error") is not None:
         return Seen(EventKind.ERROR, error=event["error"])
-    usage = _usage(event.get("usage"))
-    choices = event.get("choices")
-    if usage is None and isinstance(choices, list) and len(choices) == 1:
-        seen = _plain(choices[0])
-        if seen is not None:
-            return seen
+    told, choices = get("usage"), get("choices")
+    usage = None if told is None else _usage(told)
+    if type(choices) is list and usage is None and len(choices) == 1 and (seen := _plain(choices[0])) is not None:
+        return seen
+    if not choices and usage is not None:
+        return Seen(EventKind.USAGE, usage=usage)
     choices = _choices(event)
     if not choices:
         return QUIET if usage is None else Seen(EventKind.USAGE, usage=usage)
@@ -161,11 +162,15 @@ def _read_event(event: dict[str, Any]) -> Seen:
 
 def _plain(choice: Any) -> Seen | None:
     """One choice of a chat that holds a role, a text or an end, as nearly all do; else `None`. A short cut, nothing more."""
-    delta = choice.get("delta") if isinstance(choice, dict) else None
-    if not isinstance(delta, dict) or not delta.keys() <= _PLAIN_FIELDS or "text" in choice or "message" in choice:
+    if type(choice) is not dict:
         return None
-    length = text_length(delta.get("content"))
-    if choice.get("finish_reason") is not None:
+    get = choice.get
+    delta = get("delta")
+    if type(delta) is not dict or not delta.keys() <= _PLAIN_FIELDS or "text" in choice or "message" in choice:
+        return None
+    text = delta.get("content")
+    length = text_length(text) if text else 0
+    if get("finish_reason") is not None:
         return _FINISH if not length else Seen(EventKind.FINISH, length)
     return Seen(EventKind.OUTPUT, length) if length else QUIET
 
