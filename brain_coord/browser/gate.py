@@ -7,30 +7,27 @@ it is hidden, so every frame counts as a sign of life and the answer to a ping i
 """
 
 import asyncio
-import base64
 import secrets
-import time
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import orjson
 import structlog
 
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tab_memory import TabMemory
-from brain_coord.browser.tabs import POLICY, Tabs, banned
+from brain_coord.browser.tabs import Tabs, banned
 from brain_coord.fleet.addresses import AddressBook, network_of
 from brain_coord.fleet.node import Session
+from brain_coord.link.handshake import NotTaken, hear_hello
+from brain_coord.link.orders import GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
-from brain_coord.link.socket import LinkSocket, frames_of, header, peer_address, refuse
+from brain_coord.link.socket import LinkSocket, accept, frames_of, header, peer_address, refuse
 from brain_coord.store.errors import StoreUnavailable
-from brain_node.contract.identity import verify_hello
-from brain_node.contract.limits import FRAME_BYTES, PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
+from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import (
-    Challenge,
     Heartbeat,
     Hello,
     Limits,
@@ -51,7 +48,6 @@ Scope = MutableMapping[str, Any]
 LINK_PATH: Final = "/browser/v1/link"
 SLOT_PATH: Final = "/browser/v1/slot"
 SLOT_PROTOCOL: Final = "brain.slot.v1"
-GOING_AWAY: Final = 1001
 
 MOST_SLOTS: Final = 4
 MOST_TABS: Final = 2048
@@ -105,7 +101,7 @@ class BrowserGate:
         if len(self.tabs.online) >= MOST_TABS:
             await refuse(receive, send, 503, "this coordinator has as many tabs as it takes")
             return
-        if not await accept(receive, send, None):
+        if not await accept(receive, send):
             return
         socket = LinkSocket(receive, send)
         hello = await self._hello(socket)
@@ -141,33 +137,14 @@ class BrowserGate:
             self.addresses.left(address, hello.node_id)
 
     async def _hello(self, socket: LinkSocket) -> Hello | Refused | None:
-        nonce = base64.b64encode(secrets.token_bytes(24)).decode()
-        await socket.send(
-            Challenge(protocol=PROTOCOL, coordinator_key=self.coordinator_key, nonce=nonce, server_time=time.time())
-        )
-        try:
-            async with asyncio.timeout(UNAUTHENTICATED_S):
-                text = await socket.text()
-        except TimeoutError:
-            return _refused("bad_hello", "no hello in time")
-        if text is None:
+        heard = await hear_hello(socket, self.coordinator_key, other_version=_other_version)
+        if heard is None:
             return None
-        if len(text) > UNAUTHENTICATED_BYTES:
-            return _refused("bad_hello", f"a hello is at most {UNAUTHENTICATED_BYTES} bytes")
-        try:
-            hello = decode(text)
-        except MessageError as error:
-            return _refused("bad_hello", str(error))
-        if not isinstance(hello, Hello):
-            return _refused("bad_hello", "the first message must be a hello")
-        if hello.protocol != PROTOCOL:
-            return _refused("protocol", "this page is of another version; load it again")
-        fault = verify_hello(orjson.loads(text), self.coordinator_key, nonce)
-        if fault is not None:
-            return _refused("bad_proof", fault)
-        if not 1 <= hello.offer.slots <= MOST_SLOTS:
-            return _refused("bad_hello", f"a tab offers 1 to {MOST_SLOTS} slots")
-        return hello
+        if isinstance(heard, NotTaken):
+            return heard.refused
+        if not 1 <= heard.hello.offer.slots <= MOST_SLOTS:
+            return Refused(code="bad_hello", message=f"a tab offers 1 to {MOST_SLOTS} slots", retry=False)
+        return heard.hello
 
     async def _session(self, tab: Tab, hello: Hello, socket: LinkSocket, address: str) -> None:
         now = monotonic()
@@ -284,17 +261,5 @@ class BrowserGate:
         task.add_done_callback(self._tasks.discard)
 
 
-async def accept(receive: Receive, send: Send, protocol: str | None) -> bool:
-    """Finish the handshake; `False` when the peer is gone already."""
-    if (await receive())["type"] != "websocket.connect":
-        return False
-    try:
-        await send({"type": "websocket.accept", "subprotocol": protocol})
-    except (OSError, RuntimeError):
-        return False
-    await asyncio.sleep(0)
-    return True
-
-
-def _refused(code: str, message: str) -> Refused:
-    return Refused(code=code, message=message, retry=False)
+def _other_version(_: int) -> str:
+    return "this page is of another version; load it again"

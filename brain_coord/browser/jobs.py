@@ -160,10 +160,10 @@ class Dispatcher:
                 elif monotonic() - nobody_since > NOBODY_S:
                     raise WorkFault("no_capacity", self._shortage(pending))
                 capacity = asyncio.ensure_future(self._capacity.wait())
-                done, _ = await asyncio.wait({*running, capacity}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({*running, capacity}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
                 capacity.cancel()
-                for task in done - {capacity}:
-                    unit = running.pop(task)  # type: ignore[arg-type]
+                for task in [task for task in running if task.done()]:
+                    unit = running.pop(task)
                     if task.exception() is not None:
                         self._give_on(unit, pending, task.exception())
             await asyncio.to_thread(_assemble, job)

@@ -11,6 +11,7 @@ import structlog
 from brain_coord.browser.tab import Tab
 from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Session
+from brain_coord.link.orders import POLICY
 from brain_coord.measure.lag import LoopLag
 from brain_coord.routing.inputs import NodeState
 from brain_coord.store.records import Outcome
@@ -20,8 +21,6 @@ log = structlog.get_logger("brain.browser")
 
 REMEMBERED: Final = 4096
 """Tabs that left and are remembered, so that a caught one cannot return at once under its name."""
-
-POLICY: Final = 1008
 
 
 @dataclass(slots=True)

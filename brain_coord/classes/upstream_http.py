@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+from urllib.request import (  # type: ignore[attr-defined] # there on every system; typeshed has them for some
+    getproxies_environment,
+    proxy_bypass_environment,
+)
 
 import aiohttp
 

@@ -3,16 +3,16 @@
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from brain_coord.cli.store_access import CONFIG, TEMPORARY, USAGE, AsJson, DataDir, fail, print_json, store_url
+from brain_coord.cli.store_access import CONFIG, USAGE, AsJson, DataDir, fail, print_json, store_errors, store_url
 from brain_coord.receipts.signer import KEY_FILE
 from brain_coord.store.database import DATABASE_FILE, Database, make_private_dir, open_database
-from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.migrations import HEAD
 from brain_coord.store.schema import check as schema_check
 from brain_coord.store.schema import upgrade as schema_upgrade
@@ -20,23 +20,17 @@ from brain_coord.store.schema import upgrade as schema_upgrade
 db_app = typer.Typer(no_args_is_help=True, help="The store's schema, and backups of it.")
 
 
-def _database(data_dir: Path) -> Database:
-    return open_database(data_dir, store_url(data_dir), timeout_s=10.0, readers=1)
+@contextmanager
+def _database(data_dir: Path) -> Iterator[Database]:
+    with store_errors(), closing(open_database(data_dir, store_url(data_dir), timeout_s=10.0, readers=1)) as database:
+        yield database
 
 
 @db_app.command("check")
 def check(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Say whether the schema is the newest this version knows; exit code 1 when it is not."""
-    try:
-        database = _database(data_dir)
-        try:
-            found = schema_check(database.readers)
-        finally:
-            database.close()
-    except StoreUnavailable as error:
-        fail(error.code, error.message, error.next_step, TEMPORARY)
-    except StoreError as error:
-        fail(error.code, error.message, error.next_step)
+    with _database(data_dir) as database:
+        found = schema_check(database.readers)
     if as_json:
         print_json({"current": found is None, "found": HEAD if found is None else found, "newest": HEAD})
     elif found is None:
@@ -50,16 +44,8 @@ def check(data_dir: DataDir, as_json: AsJson = False) -> None:
 @db_app.command("upgrade")
 def upgrade(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Bring the schema up to date. `serve` does so by itself at its start."""
-    try:
-        database = _database(data_dir)
-        try:
-            changed = schema_upgrade(database.writer)
-        finally:
-            database.close()
-    except StoreUnavailable as error:
-        fail(error.code, error.message, error.next_step, TEMPORARY)
-    except StoreError as error:
-        fail(error.code, error.message, error.next_step)
+    with _database(data_dir) as database:
+        changed = schema_upgrade(database.writer)
     if as_json:
         print_json({"upgraded": changed, "revision": HEAD})
     else:

@@ -50,9 +50,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 @contextmanager
 def open_store(data_dir: Path, *, write: bool) -> Iterator[Connection]:
     """A transaction on the store; its errors end the command."""
+    with store_errors(), session(data_dir, store_url(data_dir), write=write) as connection:
+        yield connection
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """An error of the store ends the command."""
     try:
-        with session(data_dir, store_url(data_dir), write=write) as connection:
-            yield connection
+        yield
     except StoreUnavailable as error:
         fail(error.code, error.message, error.next_step, TEMPORARY)
     except (StoreError, SignerError) as error:

@@ -51,7 +51,7 @@ class ClientConnection(HttpToolsProtocol):
         self._gone: Callable[[], None] | None = None
         self._stall_timer: TimerHandle | None = None
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Let a client lag a little before its answer is held back."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=BUFFER_BYTES, low=BUFFER_BYTES - ROOM_BYTES)
@@ -97,7 +97,7 @@ class ClientConnection(HttpToolsProtocol):
             keep_alive=http_version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        scope["extensions"] = {CONNECTION: self.cycle}  # type: ignore[dict-item]
+        scope["extensions"] = {CONNECTION: self.cycle}  # type: ignore[dict-item] # one of our own
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:  # a pipelined request waits for the answer before it

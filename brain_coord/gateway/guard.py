@@ -99,7 +99,7 @@ class GuardedConnection(ClientConnection):
         self._head_size = 0
         self._too_large = False
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Take it, or turn it away when there are too many."""
         self.stall_s = self.bounds.stall_s
         self.timeout_keep_alive = self.bounds.idle_s  # type: ignore[assignment] # any number of seconds will do

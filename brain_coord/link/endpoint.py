@@ -1,29 +1,25 @@
 """The two websocket endpoints that nodes dial: `/node/v1/link` and `/node/v1/slot`."""
 
 import asyncio
-import base64
 import secrets
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Protocol
 
-import orjson
 import structlog
 
 from brain_coord.fleet.addresses import AddressBook, network_of
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
+from brain_coord.link.handshake import NotTaken, hear_hello
 from brain_coord.link.orders import DRAIN_S, GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
 from brain_coord.link.socket import LinkSocket, accept, frames_of, header, peer_address, refuse
 from brain_coord.link.turnstile import Turnstile
 from brain_coord.measure.lag import LoopLag
-from brain_node.contract.identity import verify_hello
-from brain_node.contract.limits import PROTOCOL, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_S
+from brain_node.contract.limits import PROTOCOL
 from brain_node.contract.messages import (
-    Challenge,
     Drain,
     Heartbeat,
     Hello,
@@ -130,41 +126,13 @@ class NodeGate:
             await socket.close(GOING_AWAY, reason)
 
     async def _hello(self, socket: LinkSocket, address: str) -> Hello | None:
-        nonce = base64.b64encode(secrets.token_bytes(24)).decode()
-        await socket.send(
-            Challenge(protocol=PROTOCOL, coordinator_key=self.coordinator_key, nonce=nonce, server_time=time.time())
-        )
-        try:
-            async with asyncio.timeout(UNAUTHENTICATED_S):
-                text = await socket.text()
-        except TimeoutError:
-            await socket.close(POLICY, "no hello in time")
+        heard = await hear_hello(socket, self.coordinator_key, other_version=_other_version, turn=self._turnstile.enter)
+        if heard is None:
             return None
-        if text is None:
+        if isinstance(heard, NotTaken):
+            await self._refuse(socket, heard.refused, address, heard.node_id)
             return None
-        await self._turnstile.enter()
-        if len(text) > UNAUTHENTICATED_BYTES:
-            await socket.close(POLICY, f"a hello is at most {UNAUTHENTICATED_BYTES} bytes")
-            return None
-        dropped: list[str] = []
-        try:
-            hello = decode(text, dropped)
-        except MessageError as error:
-            await self._refuse(socket, _refused("bad_hello", str(error), retry=False), address, None)
-            return None
-        if not isinstance(hello, Hello):
-            await self._refuse(
-                socket, _refused("bad_hello", "the first message must be a hello", retry=False), address, None
-            )
-            return None
-        if hello.protocol != PROTOCOL:
-            sentence = f"this coordinator speaks node protocol {PROTOCOL}, the node {hello.protocol}; install a matching version"
-            await self._refuse(socket, _refused("protocol", sentence, retry=False), address, hello.node_id)
-            return None
-        fault = verify_hello(orjson.loads(text), self.coordinator_key, nonce)
-        if fault is not None:
-            await self._refuse(socket, _refused("bad_proof", fault, retry=False), address, hello.node_id)
-            return None
+        hello, dropped = heard
         if dropped:
             log.warning("claims dropped", node=hello.node_id, fields=sorted(set(dropped)))
         return hello
@@ -309,6 +277,10 @@ class NodeGate:
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _other_version(spoken: int) -> str:
+    return f"this coordinator speaks node protocol {PROTOCOL}, the node {spoken}; install a matching version"
 
 
 def _refused(code: str, message: str, *, retry: bool, after_s: float | None = None) -> Refused:

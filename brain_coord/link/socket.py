@@ -82,13 +82,13 @@ async def refuse(receive: Receive, send: Send, status: int, text: str) -> None:
     await send({"type": "websocket.http.response.body", "body": text.encode()})
 
 
-async def accept(receive: Receive, send: Send) -> bool:
-    """Finish the handshake; `False` when the peer is gone already."""
+async def accept(receive: Receive, send: Send, protocol: str | None = None) -> bool:
+    """Finish the handshake, with a subprotocol where one was asked for; `False` when the peer is gone already."""
     event = await receive()
     if event["type"] != "websocket.connect":
         return False
     try:
-        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.accept", "subprotocol": protocol})
     except (OSError, RuntimeError):
         return False
     await asyncio.sleep(0)

@@ -94,7 +94,7 @@ class Metrics:
     lag: Histogram = field(init=False)
 
     def __post_init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+        disable_created_metrics()  # type: ignore[no-untyped-call] # the library left it untyped
         into = self.collector
         self.requests = CounterTally(
             "brain_requests", "Requests that were decided, by how they ended.", ("class", "mode", "outcome")

@@ -160,12 +160,13 @@ def aborter(connection: Connection) -> Callable[[], None]:
 
     A server that was stopped, or a network that swallows packets, answers no timeout that the server would have to keep.
     """
-    driver = connection.connection.driver_connection
+    driver: Any = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
-        return driver.interrupt  # type: ignore[union-attr, no-any-return]
+        interrupt: Callable[[], None] = driver.interrupt
+        return interrupt
 
     def cut() -> None:
-        with suppress(Exception), socket.socket(fileno=os.dup(driver.fileno())) as line:  # type: ignore[union-attr]
+        with suppress(Exception), socket.socket(fileno=os.dup(driver.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
     return cut
@@ -209,7 +210,8 @@ def _living(engine: Engine, watch: Watch) -> Connection:
         return connection
     try:
         with watch(connection):
-            engine.dialect.do_ping(connection.connection.dbapi_connection)  # type: ignore[arg-type]
+            driver: Any = connection.connection.dbapi_connection
+            engine.dialect.do_ping(driver)
     except engine.dialect.loaded_dbapi.Error:
         connection.invalidate()
         connection.close()

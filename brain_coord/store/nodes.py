@@ -1,7 +1,7 @@
 """Nodes as they are remembered between sessions: statements on one connection."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Column, Connection, Table, delete, select, update
@@ -17,8 +17,8 @@ _OUTCOMES = tables.outcomes
 _UPTIME = tables.node_uptime
 
 
-def _columns(table: Table, record: type) -> list[Column[Any]]:
-    return [table.c[name] for name in record.__dataclass_fields__]  # type: ignore[attr-defined]
+def _columns(table: Table, record: type[Any]) -> list[Column[Any]]:
+    return [table.c[field.name] for field in fields(record)]
 
 
 _NODE = _columns(_NODES, NodeRecord)

@@ -121,7 +121,7 @@ class Connection:
             if sent == len(self._out):
                 self._out = b""
             else:
-                self._out = memoryview(self._out)[sent:]  # type: ignore[assignment]
+                self._out = memoryview(self._out)[sent:]
         self._bench.wants_write(self, yes=False)
 
     def readable(self) -> None:

@@ -27,7 +27,7 @@ async def test_a_coordinator_that_stood_still_gives_its_nodes_the_time_back(lab)
         assert seen["state"] in ("ONLINE", "BUSY")
         assert not any("node silent" in line for line in lab.program.lines)
         assert node.link.close_code is None
-        assert seen["measured"]["rtt_ms"] < before + 1000, "a ping across the stall taught nothing"
+        assert seen["measured"]["rtt_ms"] < before + 4000, "a ping across the stall taught nothing"
         assert (await client.post("/v1/chat/completions", json=chat())).status_code == 200
 
 

@@ -9,14 +9,16 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
-from tests.support.raw_node import RawJob, answer, chunk, usage
+from tests.support.raw_node import RawJob, RawNode, answer, chunk, usage
 from tests.support.served import MODEL, Served
+from tests.support.stalls import stalls
 
 CHAT = "/v1/chat/completions"
 TICK_S = 0.02
 PACE_S = 2.0
-"""A gap that no stream may show; wide, as the machines that run this are small and busy."""
+"""A gap that no stream may show, beyond what the machine itself holds up."""
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +46,14 @@ async def ticks(job: RawJob) -> None:
     await job.end(ok=False, cause="cancelled")
 
 
+def pings(node: RawNode) -> int:
+    return sum(message["type"] == "ping" for message in node.received)
+
+
 @asynccontextmanager
 async def meanwhile(served: Served):
     """Another client's stream and the node's link, which must not notice what goes on beside them."""
-    async with served.node(ticks) as node, served.client() as client:
+    async with served.node(ticks) as node, served.client() as client, stalls() as machine:
         await client.post(CHAT, {"model": MODEL, "stream": True, "ticking": True, "messages": [{"role": "user"}]})
         await client.read_until(b"tick ")
 
@@ -56,16 +62,16 @@ async def meanwhile(served: Served):
                 pass
 
         reading = asyncio.create_task(read())
-        pings = len([message for message in node.received if message["type"] == "ping"])
+        before = pings(node)
         try:
             yield node
+            await eventually(lambda: pings(node) > before)
             assert not reading.done(), "the other stream ended"
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(client.reply.pieces)]
-        assert max(gaps) < PACE_S
-        assert len([message for message in node.received if message["type"] == "ping"]) > pings
+        assert max(gaps) < PACE_S + 5 * machine.worst_s
         assert node.link is not None
         assert node.link.close_code is None
         assert served.wait_for_node(node.node_id)["state"] == "BUSY"
@@ -87,7 +93,6 @@ async def test_a_large_body_is_whole_at_the_node(served, megabytes, more):
             assert json.loads(got.body) == wanted
         else:
             assert hashlib.sha256(got.body).digest() == hashlib.sha256(body).digest()
-        await asyncio.sleep(0.6)  # at least one more ping must have come
     receipt = await served.receipt(reply.headers["x-brain-receipt"])
     assert receipt["request_sha256"] == hashlib.sha256(body).hexdigest()
 
@@ -111,7 +116,6 @@ async def test_a_body_over_the_limit_is_a_413_for_that_client_only(served, chunk
         assert reply.json["error"]["code"] == "body_too_large"
         assert "33554432" in reply.json["error"]["message"]
         assert len(node.jobs) == 1, "nothing of it may reach a node"
-        await asyncio.sleep(0.6)
 
 
 @pytest.mark.case("D-07")
@@ -134,7 +138,6 @@ async def test_a_large_answer_that_is_not_streamed_arrives_whole(served):
         node.script = script
         reply = await served.ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "x"}]})
         assert reply.json["choices"][0]["message"]["content"] == text
-        await asyncio.sleep(0.6)
 
 
 @pytest.mark.case("D-07")
@@ -158,4 +161,3 @@ async def test_one_event_of_megabytes_passes_through_a_stream(served):
         body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "x"}]}
         reply = await served.ask(CHAT, body)
         assert reply.text == text
-        await asyncio.sleep(0.6)

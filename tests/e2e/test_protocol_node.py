@@ -14,6 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine, stream
 from tests.support.node_process import NodeProcess
 from tests.support.served import Served
+from tests.support.stalls import stalls
 
 MODEL = "qwen/qwen3-0.6b"
 CHAT = "/v1/chat/completions"
@@ -124,7 +125,7 @@ async def test_the_engines_connection_is_closed_when_the_client_leaves(served, e
         return response
 
     engine.script, engine.hung_up = script, 0
-    async with served.client() as client:
+    async with served.client() as client, stalls() as machine:
         await client.post(CHAT, {"model": MODEL, "messages": MESSAGES, "stream": streamed})
         async with asyncio.timeout(30):
             await began.wait()
@@ -133,5 +134,6 @@ async def test_the_engines_connection_is_closed_when_the_client_leaves(served, e
         left = monotonic()
         client.reset()
         await eventually(lambda: engine.hung_up)
-    assert monotonic() - left < 2.0
+        took_s = monotonic() - left
+    assert took_s < 2.0 + 10 * machine.worst_s  # three processes pass it on
     assert engine.running == 0

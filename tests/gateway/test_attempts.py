@@ -146,7 +146,7 @@ async def test_a_status_without_an_answer_behind_it_is_silence_too():
 
 
 async def test_what_is_left_of_a_requests_time_after_others_were_silent_is_nobodys_fault():
-    limits = Limits(phases=PhaseLimits(first_output_s=5.0), whole_s=0.05)
+    limits = Limits(phases=PhaseLimits(first_output_s=5.0), whole_s=1.0)
     target = FakeTarget("late", Play(status=None))
     result = await attempt(target, limits=limits)
     assert causes(result) == ["timeout"]
@@ -231,7 +231,7 @@ FIRST, SECOND = "qwen/qwen3-0.6b", "huggingfacetb/smollm2-135m-instruct"
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory):
-    rules = "[breaker]\nfaults = 1000\n[deadlines]\nfirst_output_s = 2.0\n[queue]\nwait_s = 3.0\n"
+    rules = "[breaker]\nfaults = 1000\n[deadlines]\nfirst_output_s = 4.0\n[queue]\nwait_s = 5.0\n"
     with Configured(tmp_path_factory.mktemp("coord") / "data", rules) as running:
         yield running
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 
 import pytest
 from aiohttp import web
@@ -10,6 +11,7 @@ from aiohttp import web
 from tests.support.configured import Configured
 from tests.support.eventually import eventually
 from tests.support.fake_openai import FakeOpenAi, chat, cut, silence, status
+from tests.support.ports import free_port
 from tests.support.raw_node import RawNode
 
 MODELS = ("plain", "packed")
@@ -175,8 +177,8 @@ async def test_no_key_of_an_upstream_is_in_logs_errors_or_receipts(coordinator):
 
 
 async def test_a_dead_upstream_is_passed_over_visibly_and_comes_back_when_it_does(coordinator):
-    rules = "[breaker]\nfaults = 2\nfirst_open_s = 1.0\n"
-    async with FakeOpenAi("m") as server:
+    rules = "[breaker]\nfaults = 2\nfirst_open_s = 6.0\n"  # long enough to be seen, and less than a request waits
+    async with FakeOpenAi("m", port=free_port()) as server:
         table = server.toml("external", "dying", probe_s=0)
     async with FakeOpenAi("m") as other:
         coordinator.reload(rules, table, other.toml("external", "steady", probe_s=0))
@@ -201,12 +203,13 @@ async def test_a_dead_upstream_is_passed_over_visibly_and_comes_back_when_it_doe
 
 
 async def test_an_idle_upstream_that_went_away_is_known_before_a_request_finds_out(coordinator):
-    async with FakeOpenAi("m") as server:
+    async with FakeOpenAi("m", port=free_port()) as server:
         table = server.toml("external", "idle", probe_s=0.2)
-        coordinator.reload("[breaker]\nfirst_open_s = 1.0\n", table)
+        coordinator.reload("[breaker]\nfirst_open_s = 1.0\nmax_open_s = 1.0\n", table)
         await coordinator.until_target("idle", state="ok")
     seen = await coordinator.until_target("idle", breaker="open")
-    assert seen["reason"].startswith("paused after 3 faults (connection_refused)")
+    # By then it may have been tried once more, in vain.
+    assert re.match(r"paused after [3-9]\d* faults \(connection_refused\)", seen["reason"])
     async with FakeOpenAi("m", port=server.port) as back:
         await coordinator.until_target("idle", state="ok")
         assert back.calls == 0
@@ -227,7 +230,7 @@ async def test_a_client_that_leaves_ends_the_work_at_the_upstream(coordinator, s
         asking = asyncio.create_task(coordinator.chat("m", stream=stream))
         await eventually(lambda: server.running == 1)
         asking.cancel()
-        await eventually(lambda: server.hung_up == 1, 2.0)
+        await eventually(lambda: server.hung_up == 1)
         await coordinator.until_target(name, active=0, breaker="closed")
 
 
@@ -365,9 +368,18 @@ async def test_the_headers_and_the_query_of_anthropics_form_reach_an_upstream_th
 
 
 async def test_more_requests_than_slots_wait_their_turn(coordinator):
-    async with FakeOpenAi("m", script=chat(pause_s=0.05)) as server:
+    release = asyncio.Event()
+
+    async def held(request, body):
+        await release.wait()
+        return await chat()(request, body)
+
+    async with FakeOpenAi("m", script=held) as server:
         coordinator.reload(server.toml("cloud", "narrow", slots=2, probe_s=0))
-        replies = await asyncio.gather(*(coordinator.chat("m", stream=True) for _ in range(8)))
+        asking = [asyncio.create_task(coordinator.chat("m", stream=True)) for _ in range(8)]
+        await coordinator.until_metric("brain_requests_waiting", 6)
+        release.set()
+        replies = await asyncio.gather(*asking)
     assert [text_of(reply.text) for reply in replies] == ["far away text "] * 8
     queued = [(await coordinator.receipt(brain_of(reply.text)["receipt"]))["timings"]["queued_ms"] for reply in replies]
     assert sum(each > 0 for each in queued) >= 6

@@ -62,7 +62,7 @@ class Connection:
 
 
 class Slow(FakeTarget):
-    """Takes its time to be freed, and tells when it begins to."""
+    """Is freed only when that is cancelled, and tells when it begins to be."""
 
     def __init__(self, *plays: Play) -> None:
         super().__init__("slow", *plays)
@@ -76,7 +76,7 @@ class Slow(FakeTarget):
             async def close(self) -> None:
                 target.closing.set()
                 try:
-                    await asyncio.sleep(0.3)
+                    await asyncio.Event().wait()
                 finally:
                     target.running -= 1
 

@@ -83,9 +83,9 @@ async def test_an_engine_that_is_silent_for_too_long_is_given_up(pieces, said):
 
 
 async def test_an_engine_that_speaks_now_and_then_is_not():
-    pieces = [piece for event in [*STREAM[:2], *[STREAM[2]] * 4, *STREAM[3:]] for piece in (event, 0.2)]
+    pieces = [piece for event in [*STREAM[:2], *[STREAM[2]] * 4, *STREAM[3:]] for piece in (event, 0.3)]
     client = Client()
-    await relay(Target(*pieces), client)
+    await relay(Target(*pieces), client, PhaseLimits(first_output_s=1.5, between_events_s=1.5))
     assert client.data.count(b" answer") == 4
 
 

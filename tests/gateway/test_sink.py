@@ -12,10 +12,12 @@ class Wire:
 
     def __init__(self) -> None:
         self.events: list[dict] = []
+        self.tried = 0
         self.room = asyncio.Event()
         self.room.set()
 
     async def send(self, event) -> None:
+        self.tried += 1
         await self.room.wait()
         self.events.append(event)
 
@@ -59,21 +61,28 @@ async def test_comments_fill_the_silence_before_and_between_writes_and_never_fol
     assert sum(event["type"] == "http.response.start" for event in wire.events) == 1
 
 
-async def test_a_busy_stream_gets_no_comments():
+async def test_only_time_without_a_write_counts_as_silence(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(sink, "monotonic", lambda: now)
     wire = Wire()
-    stream = stream_on(wire, keepalive_s=0.3)
-    for _ in range(60):
+    stream = stream_on(wire, keepalive_s=0.05)  # looked at about so often, on a clock that only the test moves
+    for _ in range(10):
         await stream.write(b"x")
-        await asyncio.sleep(0.01)
-    await stream.end(b"")
+        now += 0.04
+        await asyncio.sleep(0.06)
     assert KEEP_ALIVE not in wire.body
+    now += 0.02
+    await eventually(lambda: KEEP_ALIVE in wire.body)
+    await stream.end(b"")
 
 
 async def test_a_comment_that_cannot_leave_is_not_followed_by_more_and_not_overtaken():
     wire = Wire()
     wire.room.clear()
     stream = stream_on(wire, keepalive_s=0.05)
-    await asyncio.sleep(0.3)
+    await eventually(lambda: wire.tried)
+    await asyncio.sleep(0.2)
+    assert wire.tried == 1
     writing = asyncio.ensure_future(stream.write(b"one"))
     await asyncio.sleep(0.1)
     wire.room.set()

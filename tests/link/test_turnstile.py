@@ -8,7 +8,7 @@ from brain_coord.link.turnstile import Turnstile
 async def test_without_a_crowd_nobody_waits():
     turnstile = Turnstile(at_once=3)
     for _ in range(3):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             await turnstile.enter()
     assert len(turnstile) == 0
 
@@ -42,7 +42,7 @@ async def test_steps_that_are_called_take_their_turn_among_those_who_wait():
     waiting = asyncio.create_task(join(1))
     await asyncio.sleep(0)
     turnstile.call(lambda: passed.append(2))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await waiting
         while len(turnstile):  # noqa: ASYNC110 — passes of the loop are what is counted here
             await asyncio.sleep(0)
@@ -55,14 +55,14 @@ async def test_one_who_gives_up_takes_nobodys_place():
     await asyncio.sleep(0)
     tasks[1].cancel()
     tasks[2].cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await asyncio.gather(tasks[0], tasks[3], tasks[4])
 
 
 async def test_it_turns_again_after_a_crowd_is_gone():
     turnstile = Turnstile(at_once=1)
     for _ in range(3):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             await asyncio.gather(*(turnstile.enter() for _ in range(4)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -49,6 +49,12 @@ class Configured(CoordinatorProcess):
         async with self.http() as http:
             return dict((await http.get(f"/v1/receipts/{receipt_id}")).json()["body"])
 
+    async def until_metric(self, name: str, value: float) -> None:
+        """Return once a metric without labels has this value."""
+        async with asyncio.timeout(20.0), httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            while f"\n{name} {float(value)}\n" not in (await http.get(f"{self.url}/metrics")).text:  # noqa: ASYNC110 — another process's
+                await asyncio.sleep(0.02)
+
     async def target(self, name: str) -> dict[str, Any]:
         """What the operator sees of an upstream."""
         listed = await asyncio.to_thread(ask, self.data_dir, "targets")

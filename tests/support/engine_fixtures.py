@@ -24,7 +24,7 @@ def test_cache() -> Path:
     return Path(os.environ.get("BRAIN_TEST_CACHE") or ROOT / ".brain" / "test-cache").absolute()
 
 
-test_cache.__test__ = False  # type: ignore[attr-defined]
+test_cache.__test__ = False
 
 
 def engines() -> Path:

@@ -28,7 +28,7 @@ async def coordinator_inside(data_dir: Path, **settings: object) -> AsyncIterato
     def on_ready(coordinator: Coordinator, port: int) -> None:
         ready.set_result(Inside(coordinator, f"http://127.0.0.1:{port}"))
 
-    wanted = Settings(data_dir=data_dir, port=0, token_required=False, drain_s=2.0, **settings)  # type: ignore[arg-type]
+    wanted = Settings(data_dir=data_dir, port=0, token_required=False, drain_s=2.0, **settings)
     task = asyncio.create_task(serve(wanted, on_ready))
     try:
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -102,4 +102,4 @@ class Program:
 
 def python_program(module: str, *arguments: str, **options: object) -> Program:
     """`python -m module arguments…` as a program."""
-    return Program([sys.executable, "-m", module, *arguments], **options)  # type: ignore[arg-type]
+    return Program([sys.executable, "-m", module, *arguments], **options)

@@ -35,7 +35,7 @@ async def scene() -> Scene:
 
 
 async def heard(stream: Any) -> dict[str, Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             event = (await anext(stream)).decode()
             if "data: " in event:

@@ -124,7 +124,7 @@ def test_the_privacy_filter_says_who_may_see_a_prompt():
 
 def test_work_without_plaintext_is_barred_from_nobody_and_says_whether_it_was_checked():
     members = body([node("N-0000000000000001")])
-    members["decision"]["class"]["snapshot"]["request"]["carries_plaintext"] = False  # type: ignore[index]
+    members["decision"]["class"]["snapshot"]["request"]["carries_plaintext"] = False
     trace = trace_of({**members, "privacy": "PRIVATE", "verified": True})
     assert all(each.allowed for each in trace.filter)
     assert trace.verified

@@ -57,7 +57,7 @@ async def make_source(tmp_path: Path, machine: FakeNvml, monkeypatch: pytest.Mon
         hardware = Hardware({})
         source = VllmSource(
             catalog,
-            PlanRequest(**request),  # type: ignore[arg-type]
+            PlanRequest(**request),
             engines,
             weights_from_hub(tmp_path, None),
             hardware,

@@ -44,7 +44,7 @@ async def fake_engine(around: Surroundings, tmp_path: Path) -> AsyncIterator[Mak
         folder = tmp_path / f"fake{len(made)}"
         folder.mkdir()
         words = program(folder, *(starts or (FakeVllm(),)))
-        spec = EngineSpec(model_id, tmp_path / "weights", words, Flavour.CPU, replica=len(made), **wanted)  # type: ignore[arg-type]
+        spec = EngineSpec(model_id, tmp_path / "weights", words, Flavour.CPU, replica=len(made), **wanted)
         made.append(EngineSupervisor(spec, around))
         return made[-1]
 
