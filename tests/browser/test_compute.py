@@ -165,6 +165,11 @@ async def test_a_tab_that_closes_in_the_middle_leaves_its_unit_to_another(place)
 
 async def test_without_a_tab_the_answer_says_so(place):
     async with place.api() as client:
+
+        async def all_left():
+            return all(tab["state"] == "OFFLINE" for tab in (await client.get("/v1/tabs")).json()["data"])
+
+        await eventually(all_left)  # those of the tests before
         reply = await client.post("/v1/compute/matmul", json=WORK)
         assert reply.status_code == 503
         assert reply.json()["error"]["code"] == "no_capacity"
