@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+import brain_coord.cli.shapes
+import brain_node.cli.shapes
 from brain_coord.gateway.errors import CODES
 from brain_node import exit_codes
 from brain_node.contract.messages import EndCause
+from tests.support.schemas import commands_with_json
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -87,6 +91,14 @@ def test_every_command_in_the_readme_exists():
     for command in used:
         words = command.split()
         assert any(" ".join(words[:length]) in names for length in range(2, len(words) + 1)), command
+
+
+def test_every_command_with_json_has_a_schema_and_no_other():
+    """`shapes` in the programs' `cli` folders; tests/coord_cli and tests/node/cli hold real outputs against them."""
+    coord = commands_with_json(typer.main.get_command(brain_coord.cli.app))
+    node = commands_with_json(typer.main.get_command(brain_node.cli.app))
+    assert set(coord) == set(brain_coord.cli.shapes.SHAPES)
+    assert set(node) - {"join"} == set(brain_node.cli.shapes.SHAPES)  # of `join` it sets the form of the log
 
 
 def test_every_option_in_the_readme_exists():

@@ -14,6 +14,7 @@ from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_stor
 from brain_coord.node_desk import DEFAULT_BAN
 from brain_coord.store import tabs as stored
 from brain_coord.store.records import TabRecord
+from brain_node.contract.nearest import did_you_mean
 
 tabs_app = typer.Typer(help="The browser tabs that lend their GPU.", invoke_without_command=True)
 
@@ -104,7 +105,8 @@ def _one_tab(data_dir: Path, typed: str) -> str:
     known = {str(tab["node_id"]) for tab in _listed(data_dir)} | {record.tab_id for record in _stored(data_dir)}
     matching = sorted(tab_id for tab_id in known if tab_id.startswith(wanted))
     if not matching:
-        fail("no_such_tab", f"no tab {typed} has lent here", "See the ids with: brain-coord tabs", USAGE)
+        hint = did_you_mean(wanted, known, "See the ids with: brain-coord tabs")
+        fail("no_such_tab", f"no tab {typed} has lent here", hint, USAGE)
     if len(matching) > 1 and wanted not in matching:
         fail("ambiguous_tab", f"{typed} could be {', '.join(matching[:5])}", "Give more digits of the id", USAGE)
     return wanted if wanted in matching else matching[0]

