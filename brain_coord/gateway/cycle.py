@@ -137,6 +137,7 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("the answer is shorter than its content-length")
         self.response_complete = True
         self.message_event.set()
+        self.scope.pop("extensions", None)  # this cycle stands there: the two would wait for the garbage collector
         if not self.keep_alive:
             self.transport.close()
         self.on_response()

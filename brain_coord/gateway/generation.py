@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Final, Literal
 
@@ -101,9 +102,8 @@ class Generation:
     async def run(self) -> None:
         """Run to the end. Raises nothing that a client could cause."""
         if self._request.stream:
-            self._stream = ClientStream(
-                self._send, lambda: reply_headers(self.record), keepalive_s=self._settings.keepalive_s
-            )
+            headers = partial(reply_headers, self.record)
+            self._stream = ClientStream(self._send, headers, keepalive_s=self._settings.keepalive_s)
         stop_watching = watch_client(self._scope, self._receive, self._client_left)
         try:
             await self._attempt_and_finish()

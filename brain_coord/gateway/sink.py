@@ -13,6 +13,10 @@ NO_BUFFERING: Final = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b
 KEEP_ALIVE: Final = sse.comment(b"waiting for the engine")
 
 
+def _nobody() -> None:
+    """Nobody has to be told of a commit."""
+
+
 class ClientStream:
     """A streamed answer to one client. Only whole events are written, so a comment may stand between any two.
 
@@ -34,13 +38,17 @@ class ClientStream:
         self._timer = self._loop.call_later(keepalive_s, self._check_quiet)
         self.begun = False
         self.ended = False
-        self.on_commit: Callable[[], None] = lambda: None
+        self.on_commit: Callable[[], None] = _nobody
 
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
         if not self._committed:
             self._committed = True
-            self.on_commit()
+            committed, self.on_commit = (
+                self.on_commit,
+                _nobody,
+            )  # what is called holds this stream: not for longer than needed
+            committed()
         await self._body(data, more=True)
 
     async def end(self, data: bytes) -> None:
@@ -52,6 +60,7 @@ class ClientStream:
     async def close(self) -> None:
         """Stop keeping alive; the response stays as it is."""
         self._timer.cancel()
+        self.on_commit = _nobody
         if self._comment is not None:
             await self._comment
 
