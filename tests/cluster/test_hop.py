@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+from time import monotonic
 
 import httpx
 import pytest
@@ -281,9 +282,11 @@ async def test_keys_and_tokens_made_at_one_coordinator_hold_at_all(pair):
 
 async def test_a_key_has_its_requests_of_a_minute_once_not_once_at_each_coordinator(pair):
     key = await pair.off_loop(pair["a"].key)
+    began = monotonic()
     statuses = [(await ask(pair[name].url, key)).reply.status for _ in range(6) for name in ("a", "b")]
     assert set(statuses) == {429, 503}, "no node is linked, so what is admitted ends with 503"
-    assert statuses.count(503) in (5, 6), "and one more if a refill came meanwhile"
+    refilled = (monotonic() - began) * 5 / 60
+    assert 5 <= statuses.count(503) <= 5 + refilled
 
 
 async def test_the_holder_has_the_last_word_on_a_free_slot(tmp_path, postgres, redis):
