@@ -40,6 +40,7 @@ from brain_coord.probes.opinions import SecondOpinions
 from brain_coord.probes.referee import Referee
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.settings import Settings, TracingSettings, restart_needed
+from brain_coord.store.retention import Retention
 from brain_coord.store.store import Store
 from brain_coord.tab_desk import TabDesk
 from brain_coord.web.watch import Watch
@@ -202,7 +203,10 @@ class Coordinator:
         registry.on_change.append(_log_change)
         await admin.start()
         self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
-        self._run(browser.run())
+        retention = Retention(store, settings.store.receipts_days)
+        if self.cluster is not None:
+            retention.shared_is_ours = self.cluster.leads
+        self._run(browser.run(), retention.run())
         self._run(canaries.run(), opinions.run(), orders.tell_skips())
         return self
 

@@ -349,6 +349,10 @@ class Replica:
         """Whether we count a node's uptime: its holder does, and for those that are away one of us, if we all agree on whom."""
         if node.connected:
             return node.session is not None
+        return self.leads()
+
+    def leads(self) -> bool:
+        """Whether we look after what belongs to nobody: one of those that see each other does."""
         return self.together and self.view.present()[0] == self.name
 
     # --- hops ---------------------------------------------------------------------------------------------------------

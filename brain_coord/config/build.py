@@ -266,6 +266,7 @@ def settings_of(
             on_store_failure=config.store.on_failure,
             timeout_s=config.store.timeout_s,
             spool_limit_bytes=config.store.spool_mib * MIB,
+            receipts_days=config.store.receipts_days,
         ),
         probes=ProbeSettings(**config.measure.model_dump(exclude={"tokenizers"})),
         addresses=AddressLimits(

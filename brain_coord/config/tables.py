@@ -111,6 +111,9 @@ class StoreTable(Table):
         _STORE.on_store_failure, description="while the store is away: keep receipts on disk, or refuse requests"
     )
     timeout_s: Seconds = Field(_STORE.timeout_s, description="after this the store counts as away")
+    receipts_days: float = Field(
+        _STORE.receipts_days, ge=0, le=36_500, description="for how many days receipts are kept; 0 for ever"
+    )
     spool_mib: int = Field(_STORE.spool_limit_bytes // MIB, ge=1, le=1_000_000, description="most that is kept on disk")
 
 

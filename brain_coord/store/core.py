@@ -38,6 +38,8 @@ class StoreOptions:
     """Longest wait for the database; after it counts as away."""
     spool_limit_bytes: int = 1 << 30
     """Size at which the spool refuses more receipts."""
+    receipts_days: float = 400.0
+    """For how long receipts are kept, in days; 0 for ever."""
     key_fresh_s: float = 1.0
     """How long a key revoked in another process may go on working."""
     readers: int = 4

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, delete, select, update
+from sqlalchemy import Column, Connection, Table, and_, delete, func, or_, select, update
 
 from brain_coord.store import tables
 from brain_coord.store.bulk import insert_rows
@@ -146,3 +146,23 @@ def forget_before(connection: Connection, before_s: float, most: int) -> int:
     gone = connection.execute(delete(_OUTCOMES).where(_OUTCOMES.c.outcome_id.in_(old.scalar_subquery()))).rowcount
     connection.execute(delete(_UPTIME).where(_UPTIME.c.day < int(before_s // 86_400)))
     return gone
+
+
+def crowded(connection: Connection, most: int) -> list[str]:
+    """Nodes with more outcomes than `most`."""
+    counted = select(_OUTCOMES.c.node_id).group_by(_OUTCOMES.c.node_id).having(func.count() > most)
+    return list(connection.execute(counted).scalars())
+
+
+def forget_beyond(connection: Connection, node_id: str, kept: int, most: int) -> int:
+    """Delete up to `most` of a node's outcomes that are older than its latest `kept`; returns how many went."""
+    at_s, number = _OUTCOMES.c.at_s, _OUTCOMES.c.outcome_id
+    own = _OUTCOMES.c.node_id == node_id
+    newest_gone = connection.execute(
+        select(at_s, number).where(own).order_by(at_s.desc(), number.desc()).offset(kept).limit(1)
+    ).one_or_none()
+    if newest_gone is None:
+        return 0
+    older = or_(at_s < newest_gone[0], and_(at_s == newest_gone[0], number <= newest_gone[1]))
+    old = select(number).where(own, older).limit(most)
+    return connection.execute(delete(_OUTCOMES).where(number.in_(old.scalar_subquery()))).rowcount

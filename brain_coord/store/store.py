@@ -45,6 +45,13 @@ class Store(AccessStore, NodeStore, TabStore, ReceiptStore):
             gone += await self._repeat(partial(tabs.forget_tabs, before_s=outcomes_before_s, most=_PRUNED_AT_ONCE))
         return gone
 
+    async def thin_outcomes(self, kept: int) -> int:
+        """Delete what each node has beyond its latest `kept` outcomes, a little at a time; returns how many went."""
+        gone = 0
+        for node_id in await self.read(partial(nodes.crowded, most=kept)):
+            gone += await self._repeat(partial(nodes.forget_beyond, node_id=node_id, kept=kept, most=_PRUNED_AT_ONCE))
+        return gone
+
     async def _repeat(self, prune: Callable[[Connection], int]) -> int:
         gone = 0
         while count := await self.write(prune):
