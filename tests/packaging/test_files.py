@@ -151,6 +151,14 @@ def test_the_balancer_knows_every_coordinator_and_is_good_caddy(cluster: dict[st
             assert done.stdout.count(f'"{name}:8470"') == 2
 
 
+def test_what_the_containers_are_told_by_their_environment_is_something_they_know():
+    readme = Path("README.md").read_text()
+    files = [*DOCKERFILES, *sorted((PACKAGING / "compose").glob("*.yml"))]
+    used = {name for path in files for name in re.findall(r"\bBRAIN_[A-Z_]+[A-Z]\b", path.read_text())}
+    assert {"BRAIN_COORD_STORE_URL_FILE", "BRAIN_NODE_DATA_DIR"} <= used
+    assert {name for name in used if f"`{name}`" not in readme and f"{name}=" not in readme} == set()
+
+
 def test_the_secrets_of_the_compose_file_are_made_once_and_kept(
     compose: dict[str, Any], cluster: dict[str, Any], tmp_path: Path
 ):
