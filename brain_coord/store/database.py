@@ -113,7 +113,7 @@ def _sqlite(path: Path, timeout_s: float, size: int, begin: str = "BEGIN") -> En
 
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        connection.connection.driver_connection.execute(begin)  # type: ignore[union-attr]  # there is one once it begins
 
     return engine
 
@@ -198,6 +198,40 @@ def connect(engine: Engine, watch: Watch = _unwatched) -> Iterator[Connection]:
         if typed is None:
             raise
         raise typed from error
+
+
+class Kept:
+    """One connection that is kept between transactions: to take it from its pool each time costs more than a small commit.
+
+    Of an embedded database, whose connections do not die. The first fault lets it go.
+    """
+
+    def __init__(self, engine: Engine, watch: Watch) -> None:
+        self._engine = engine
+        self._watch = watch
+        self._connection: Connection | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """As `connect`."""
+        try:
+            connection = self._connection
+            if connection is None:
+                connection = self._connection = self._engine.connect()
+            with self._watch(connection), connection.begin():
+                yield connection
+        except Exception as error:
+            self.let_go()
+            typed = unavailable(error)
+            if typed is None:
+                raise
+            raise typed from error
+
+    def let_go(self) -> None:
+        """Give it back to its pool."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def _living(engine: Engine, watch: Watch) -> Connection:

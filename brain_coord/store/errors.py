@@ -56,16 +56,16 @@ def unavailable(error: Exception) -> StoreUnavailable | None:
         return _unavailable(code, error.strerror or str(error))
     if isinstance(error, PoolTimeout):
         return _unavailable("database_slow", "no database connection became free in time")
-    if not isinstance(error, DBAPIError):
+    if not isinstance(error, DBAPIError | sqlite3.Error):
         return None
-    cause = error.orig
+    cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
         # The extended code holds the plain one in its low byte; only plain ones are told apart here.
         plain = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if isinstance(cause, sqlite3.OperationalError) and plain != sqlite3.SQLITE_ERROR:
             return _unavailable(_SQLITE_CODES.get(plain, "database_down"), str(cause))
         return None
-    if isinstance(error, OperationalError) or error.connection_invalidated:
+    if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
         sqlstate = getattr(cause, "sqlstate", None) or ""
         code = {"53100": "disk_full", "57014": "database_slow", "55P03": "database_busy"}.get(sqlstate, "database_down")
         return _unavailable(code, str(cause).strip().split("\n")[0])

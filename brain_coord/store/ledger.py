@@ -34,6 +34,7 @@ class Ledger:
         self._signer = signer
         self._on_failure = on_failure
         self._head: ChainHead | None = None if spool.last is None else spool.last.head
+        self._key_path = data_dir / KEY_FILE  # looked at before every commit
         self._key_file = self._stamp()
 
     @property
@@ -129,7 +130,7 @@ class Ledger:
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
-            found = (self._data_dir / KEY_FILE).stat()
+            found = self._key_path.stat()
         except OSError:
             return None
         return found.st_mtime_ns, found.st_ino

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from brain_coord.receipts.body import ReceiptDraft
-from brain_coord.store.database import Database, connect
+from brain_coord.store.database import Database, Kept, connect
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.ledger import Entry, Ledger, conflict
 from brain_coord.store.outage import Outage
@@ -88,6 +88,7 @@ class Writer:
         self._outage = Outage(limits.retry_s, limits.retry_max_s, partial(self._to_loop, on_health or _ignore))
         self._probe_thread: threading.Thread | None = None
         self._at_commit = False
+        self._kept = Kept(database.writer, watchdog.watch)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     @property
@@ -162,6 +163,7 @@ class Writer:
             self._replay_some()
         if self._probe_thread is not None:
             self._probe_thread.join()
+        self._kept.let_go()
 
     def _take(self) -> tuple[list[Write], bool]:
         """The next writes, as many as have come; fewer, or none, when there is something else to do."""
@@ -301,11 +303,14 @@ class Writer:
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
         self._at_commit = False
-        with connect(self._database.writer, self._watchdog.watch) as connection:
+        with self._kept.transaction() if self._database.embedded else self._fresh() as connection:
             done = work(connection)
             self._at_commit = True
         self._at_commit = False
         return done
+
+    def _fresh(self) -> AbstractContextManager[Connection]:
+        return connect(self._database.writer, self._watchdog.watch)
 
     def _to_loop(self, callback: Callable[[A], object], argument: A) -> None:
         with suppress(RuntimeError):  # the loop is gone: nobody waits any more
