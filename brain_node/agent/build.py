@@ -12,6 +12,7 @@ from brain_node.agent.vllm import VllmSource
 from brain_node.agent.weights import weights_from_hub
 from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
 from brain_node.contract.identity import load_or_create_identity
+from brain_node.engine.checkpoint import with_checkpoints
 from brain_node.engine.environments import engines_dir
 from brain_node.engine.supervisor import Surroundings
 from brain_node.link.dial import Dialer
@@ -39,7 +40,7 @@ def build_agent(settings: Settings) -> Agent:
         )
     url = parse_coordinator(settings.url)
     hardware = Hardware()
-    source = source_of(settings, load_catalog(settings.catalog), hardware)
+    source = source_of(settings, with_checkpoints(load_catalog(settings.catalog)), hardware)
     dialer = Dialer(url, settings.ca_file)
     identity = load_or_create_identity(key_path(settings.data_dir))
     return Agent(Parts(settings, identity, dialer, source, hardware))

@@ -13,6 +13,7 @@ from brain_node.cli.options import AsJson, DataDir
 from brain_node.cli.status import print_json
 from brain_node.cli.table import print_table
 from brain_node.contract.catalog import CatalogError, Model, load_catalog
+from brain_node.engine.checkpoint import with_checkpoints
 from brain_node.gpu.machine import machine_of
 from brain_node.gpu.view import problem_json
 from brain_node.plan.machine import Machine
@@ -32,7 +33,7 @@ def models(data_dir: DataDir = None, catalog: CatalogFile = None, as_json: AsJso
     """Show every model of the catalog against this machine: where it fits and with what context, or why it does not."""
     try:
         settings = resolve({"catalog": catalog}, os.environ, data_dir)
-        allowed = load_catalog(settings.catalog)
+        allowed = with_checkpoints(load_catalog(settings.catalog))
     except (SettingsError, CatalogError) as error:
         fail_with(error)
     reading = read_machine()

@@ -56,9 +56,12 @@ class Model:
     args: tuple[str, ...] = ()
     """Engine flags from the closed set, each value its own word."""
     architecture: Architecture | None = None
-    """`None` when the file gives no shape: the model is then planned by `min_vram_mib` alone, on one card."""
+    """`None` when the file gives no shape: a node then looks into a local folder's own files; a model whose shape stays
+    unknown is planned by `min_vram_mib` alone, on one card."""
     min_compute_capability: tuple[int, int] | None = None
     """The oldest card generation whose kernels can run it, such as `(8, 0)`."""
+    unusable: str | None = None
+    """What is wrong with its local folder, once a node has looked into it."""
 
     @property
     def mock(self) -> bool:

@@ -21,7 +21,8 @@ COMFORTABLE_CONTEXTS: Final = 2
 
 def candidates(catalog: Catalog, *, gated: bool) -> list[Model]:
     """The models that may be chosen without being named, in catalog order."""
-    return [m for m in catalog if not m.mock and m.license in OPEN_LICENSES and (gated or not m.gated)]
+    usable = (m for m in catalog if not m.mock and m.unusable is None)
+    return [m for m in usable if m.license in OPEN_LICENSES and (gated or not m.gated)]
 
 
 def choose_for_cards(models: Sequence[Model], cards: Sequence[Card], context: int | None) -> Wanted | None:

@@ -56,6 +56,8 @@ def _named(catalog: Catalog, request: PlanRequest) -> tuple[list[Wanted], list[R
             continue
         if model.mock:
             refusals.append(reasons.stand_in(model))
+        elif model.unusable is not None:
+            refusals.append(reasons.unusable(model, model.unusable))
         else:
             models.append(wanted(model, request.context))
     return models, refusals

@@ -25,6 +25,16 @@ def stand_in(model: Model) -> Refusal:
     )
 
 
+def unusable(model: Model, fault: str) -> Refusal:
+    """Its local folder cannot be served."""
+    return Refusal(
+        model.id,
+        "checkpoint_unusable",
+        f"{model.id} cannot be served: {fault}",
+        "put the whole checkpoint there (config.json and *.safetensors), or correct `repo` in the catalog",
+    )
+
+
 def only_on_cards(model: Model) -> Refusal:
     """A model too large for a CPU."""
     return Refusal(

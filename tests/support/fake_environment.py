@@ -48,6 +48,7 @@ def make_catalog(folder: Path, **min_vram_mib: int) -> Path:
     rows = []
     for name, size in min_vram_mib.items():
         (folder / name).mkdir(exist_ok=True)
+        (folder / name / "config.json").write_text("{}")
         rows.append(
             MODEL.format(id=f"test/{name}", folder=folder / name, min_vram_mib=size, params_b=max(0.01, size / 4096))
         )

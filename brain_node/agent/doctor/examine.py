@@ -8,6 +8,7 @@ from brain_node.agent.doctor.finding import Finding, fail, ok, warn
 from brain_node.agent.hardware import Hardware
 from brain_node.contract.catalog import CatalogError, load_catalog
 from brain_node.contract.identity import IdentityError, load_identity
+from brain_node.engine.checkpoint import with_checkpoints
 from brain_node.exit_codes import CONFIG
 from brain_node.local_api.client import NoAgentError, ask
 from brain_node.settings import Settings
@@ -27,7 +28,7 @@ async def examine(settings: Settings, environ: Mapping[str, str]) -> AsyncIterat
         for finding in found:
             yield finding
         try:
-            catalog = load_catalog(settings.catalog)
+            catalog = with_checkpoints(load_catalog(settings.catalog))
         except CatalogError as error:
             yield fail("models", error.message, error.next_step, CONFIG)
         else:

@@ -94,3 +94,43 @@ def test_the_catalog_may_be_named_by_the_environment(run):
     done = run({**no_driver(), "BRAIN_NODE_CATALOG": "/nonexistent.toml"})
     assert done.returncode == 78
     assert "/nonexistent.toml" in done.stderr
+
+
+LOCAL = (
+    '[[model]]\nid = "acme/local"\nname = "Local"\nrepo = "./local"\nrevision = "main"\nparams_b = 13\ncontext = 4096\n'
+    'min_vram_mib = 26000\nlicense = "mit"\ngated = false\ndevice = "cuda"\nargs = []\n'
+)
+SHAPE = {"num_hidden_layers": 40, "num_attention_heads": 40, "num_key_value_heads": 8, "hidden_size": 5120}
+
+
+@pytest.fixture
+def local_model(tmp_path):
+    """A checkpoint of 24 GiB that takes no room on the disk."""
+    folder = tmp_path / "local"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SHAPE))
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(24 << 30)
+    (tmp_path / "catalog.toml").write_text(LOCAL)
+    return folder
+
+
+def test_a_local_folder_too_large_for_one_card_is_spread_over_two(fake, library, run, tmp_path, local_model):
+    fake.cards = [card("NVIDIA GeForce RTX 4090", 24564), card("NVIDIA GeForce RTX 4090", 24564)]
+    fake.write()
+    words = ("--json", "--catalog", str(tmp_path / "catalog.toml"))
+    (model,) = json.loads(run(fake.env(library), *words).stdout)["models"]
+    assert model["fits"]
+    assert model["placement"]["tensor_parallel"] == 2
+    assert model["placement"]["gpu_uuids"] == [fake.uuid(0), fake.uuid(1)]
+
+
+def test_a_damaged_local_folder_is_told_with_its_file(fake, library, run, tmp_path, local_model):
+    (local_model / "config.json").write_text("{")
+    fake.cards = [card("NVIDIA GeForce RTX 4090", 24564)]
+    fake.write()
+    words = ("--json", "--catalog", str(tmp_path / "catalog.toml"))
+    (model,) = json.loads(run(fake.env(library), *words).stdout)["models"]
+    assert model["refusal"]["code"] == "checkpoint_unusable"
+    assert f"{local_model}/config.json is damaged: not JSON" in model["refusal"]["message"]
+    assert "config.json and *.safetensors" in model["refusal"]["next_step"]
