@@ -17,7 +17,7 @@ from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
-from brain_coord.gateway.bodies import BodyBudget
+from brain_coord.gateway.bodies import SMALL_BYTES, BodyBudget
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.guard import ConnectionBounds, bounded
@@ -274,9 +274,11 @@ class Coordinator:
                 await refuse(receive, send, 404, f"there is no websocket at {path}")
 
     async def _quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pages take small forms only, from anybody; what is large belongs to the API, which asks for a key first."""
+        limit_bytes = self.settings.gateway.body_bytes if scope["path"].startswith("/v1/") else SMALL_BYTES
         lease = self.gateway.bodies.lease()
         try:
-            await self.quiet(scope, bounded(receive, self.settings.gateway.body_bytes, lease), send)
+            await self.quiet(scope, bounded(receive, limit_bytes, lease), send)
         finally:
             lease.release()
 

@@ -350,16 +350,18 @@ async def test_a_request_waits_a_moment_for_a_node_that_just_lost_its_link(coord
     assert reply.json()["brain"]["node"] == node.node_id
 
 
-async def test_a_hung_node_of_two_is_fallen_back_from(coordinator):
+@pytest.mark.case("E-11")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_hung_node_of_two_is_fallen_back_from(coordinator, stream):
     async with (
-        RawNode(coordinator.url, script=QUICK_ANSWER, offer={"ask_usd_per_1m": 0.0}) as hung,
-        FakeOpenAi("brain/mock") as far,
+        RawNode(coordinator.url, models=[FIRST], script=QUICK_ANSWER) as hung,
+        FakeOpenAi(FIRST) as far,
     ):
         rules = coordinator.file.read_text()
         coordinator.reload(rules, far.toml("external", "behind", probe_s=0))
         await ready(coordinator, hung)
         hung.script = takes_it_and_is_silent
-        reply = await coordinator.chat("brain/mock", stream=True, mode="COMMUNITY")
+        reply = await coordinator.chat(FIRST, stream=stream, mode="COMMUNITY", max_tokens=5)
         coordinator.reload(rules)
     assert "far " in reply.text
     assert hung.jobs[0].cancelled.is_set()

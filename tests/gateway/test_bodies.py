@@ -111,5 +111,8 @@ async def test_the_quiet_routes_share_it(coordinator):
         refused = await coordinator.chat("m", messages=LARGE)
         async with coordinator.http() as http:
             route = await http.post("/v1/route", json={"model": "m", "messages": LARGE})
+        async with coordinator.http() as http:
+            form = await http.post("/network/operator/login", data={"secret": "x" * 100_000})
+    assert form.status_code == 413, "a stranger's form cannot use it up"
     assert [refused.status_code, route.status_code] == [503, 503]
     assert route.json()["error"]["code"] == "bodies_full"
