@@ -13,11 +13,11 @@ from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.skips import Ask, SkipBook
 from brain_coord.fleet.snapshot import node_state, unfit_for
-from brain_coord.measure.credit import Credit, credit
+from brain_coord.measure.credit import Credit, credit, delivered
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.rtt import RttEstimator
-from brain_coord.measure.slots import BORNE_SHARE, COMPANY, lone_tok_s
+from brain_coord.measure.slots import COMPANY, lone_tok_s
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.store.records import Benchmark
@@ -249,8 +249,12 @@ class Registry:
         node.going_on -= 1
 
     def _resized(self, node: Node) -> None:
-        log.info("slots", node=node.node_id, limit=node.borne.limit, collapsed=node.borne.collapsed)
-        node.slots_limit = node.borne.limit
+        borne, claimed = node.borne, node.reported.offer.slots
+        if borne.limit < node.slots_limit:
+            log.warning("slots cut to what the node bears", node=node.node_id, slots=borne.limit, claimed=claimed)
+        else:
+            log.info("more slots", node=node.node_id, slots=borne.limit, claimed=claimed)
+        node.slots_limit = borne.limit
         self._turned(node)
         self.capacity()
         if node.borne.collapsed:
@@ -341,26 +345,23 @@ class Registry:
             worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=node.measured.rtt.rtt_ms, dispatched=dispatched)
         if sample.count.basis in ("usage", "clipped"):
             self.density.add(node.node_id, model, sample.count.tokens, clock.text_bytes)
-        if worth is not None:
-            self._bear(node, model, worth, load)
+        if load >= COMPANY:
+            rtt_ms, tokens = node.measured.rtt.rtt_ms, sample.count.tokens
+            told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=last - dispatched, rtt_ms=rtt_ms)
+            self._bear(node, model, told, load)
         learned = node.measured.learn(model, worth, first_ms, now)
         if learned or not node.measured.settled(node.node_id, model, self.density, self.trusted):
             self._settle(node, model)
 
-    def _bear(self, node: Node, model: str, worth: Credit, load: float) -> None:
-        """What a stream says about the jobs that its node bears at once. A bound from above can only say that it was slow."""
-        if load < COMPANY:
-            return
+    def _bear(self, node: Node, model: str, told: Credit | None, load: float) -> None:
+        """What an answer says about the jobs that its node bears at once."""
         benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
         lone = lone_tok_s(
             None if benchmark is None else benchmark.decode_tok_s, [] if window is None else window.values
         )
-        if not lone:
-            return
-        share = worth.tok_s / lone
-        if worth.at_most and share >= BORNE_SHARE:
-            return
-        if node.borne.completed(load, share, node.reported.offer.slots):
+        share = None if told is None or not lone else told.tok_s / lone
+        exact = told is not None and not told.at_most
+        if node.borne.completed(load, share, node.reported.offer.slots, exact=exact):
             self._resized(node)
 
     def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int = 0, text_bytes: int = 0) -> None:

@@ -18,7 +18,7 @@ is under half a second bound it likewise: in those a delayed pong could be worth
 from dataclasses import dataclass
 from typing import Final
 
-from brain_coord.measure.speed import StreamClock, StreamSample, decode_tok_s
+from brain_coord.measure.speed import StreamSample, decode_tok_s
 
 MAX_RTT_S: Final = 0.3
 """The longest round trip that is allowed for; beyond it the latency term has nothing left to lose."""
@@ -60,7 +60,7 @@ def credit(
     found = decode_tok_s(sample.count, clock)
     if found is None or clock.last_output is None:
         return None
-    whole_s = _whole_s(clock, clock.dispatched if dispatched is None else dispatched, rtt_ms)
+    whole_s = clock.last_output - (clock.dispatched if dispatched is None else dispatched) - _allowed_s(rtt_ms)
     if whole_s <= 0:
         return None
     prompt = prompt_bytes / PROMPT_BYTES_PER_STEP
@@ -71,7 +71,22 @@ def credit(
     return Credit(round((tokens + prompt) / whole_s, 3), at_most=True)
 
 
-def _whole_s(clock: StreamClock, dispatched: float, rtt_ms: float | None) -> float:
-    assert clock.last_output is not None
-    allowed_s = min(MAX_RTT_S, (rtt_ms or 0.0) / 1000) + HOP_S
-    return clock.last_output - dispatched - allowed_s
+def delivered(tokens: int, *, prompt_bytes: int, elapsed_s: float, rtt_ms: float | None) -> Credit | None:
+    """At what speed an answer of any kind was delivered, reading the prompt included; `None` where that says nothing.
+
+    Args:
+        tokens: of the answer.
+        prompt_bytes: size of the request's body.
+        elapsed_s: from dispatch to the answer's end.
+        rtt_ms: median round trip of the node's link.
+    """
+    whole_s = elapsed_s - _allowed_s(rtt_ms)
+    if whole_s <= 0 or tokens <= 0:
+        return None
+    prompt = prompt_bytes / PROMPT_BYTES_PER_STEP
+    short = whole_s < MIN_WHOLE_S or prompt > tokens * PROMPT_SHARE
+    return Credit((tokens + prompt) / whole_s, at_most=short)
+
+
+def _allowed_s(rtt_ms: float | None) -> float:
+    return min(MAX_RTT_S, (rtt_ms or 0.0) / 1000) + HOP_S

@@ -2,14 +2,15 @@
 
 A claim of 64 slots costs nothing, and would make a node look idle while its engine runs two jobs and lets the others wait.
 So a node begins with `START` slots at most, and gets more only while as many jobs as it has slots go on at once. Each
-completed stream that had company tells how much of its lone speed it kept:
+answer that had company tells how much of the lone speed it kept:
 
-    load  = jobs on the node while the stream ran, on average
+    load  = jobs on the node while it ran, on average
     share = credited speed / lone speed (that of the join benchmark, or what five of the recent streams reached)
 
 A slot is worth the name while its job keeps at least `BORNE_SHARE` of the lone speed. Where the middle one of the recent
-streams kept less, the node has as many slots as its whole speed bears out at that share, and from then on each further slot
-has to be earned by completed streams alone: that a stream began proves little, as a first event costs nothing.
+answers kept less, the node has as many slots as its whole speed bears out at that share, and from then on each further slot
+has to be earned by streams whose speed was measured: that one began proves little, as a first event costs nothing, and so
+does an answer that came in one piece.
 """
 
 from collections import deque
@@ -18,26 +19,26 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-START: Final = 8
+START: Final = 16
 """Slots that are believed at first."""
 
 BORNE_SHARE: Final = 0.25
 """The part of its lone speed that a job has to keep. Engines that batch well keep more than half at dozens of jobs."""
 
-STREAMS: Final = 3
-"""So many streams at the limit raise it."""
+ANSWERS: Final = 3
+"""So many answers at the limit raise it."""
 
 RECENT: Final = 8
-"""Streams with company that are looked at."""
+"""Answers with company that are looked at."""
 
 FULL: Final = 0.75
-"""A stream counts as one at the limit when the node was so full while it ran."""
+"""An answer counts as one at the limit when the node was so full while it ran."""
 
 LEAST: Final = 2
 """Never fewer slots than this: with one a node has no company, and could show nothing any more."""
 
 COMPANY: Final = 1.5
-"""Mean number of jobs from which on a stream had company."""
+"""Mean number of jobs from which on an answer had company."""
 
 REACHED: Final = 5
 """A lone speed counts once so many recent streams reached it."""
@@ -70,6 +71,9 @@ class BorneSlots:
     collapsed: bool = False
     """It was seen to collapse under more jobs than it bears."""
     _recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Load and share of the answers that tell a share."""
+    _full: int = 0
+    """Answers at the limit that speak for more."""
 
     def began(self, going_on: int, claimed: int) -> bool:
         """So many jobs have begun to answer and go on at once; whether the limit rose."""
@@ -78,32 +82,35 @@ class BorneSlots:
         self.limit *= 2
         return True
 
-    def completed(self, load: float, share: float, claimed: int) -> bool:
-        """A stream came to its end; whether the limit changed.
+    def completed(self, load: float, share: float | None, claimed: int, *, exact: bool = True) -> bool:
+        """An answer came to its end; whether the limit changed.
 
         Args:
-            load: jobs on the node while it ran, itself included, on average.
-            share: of the lone speed that it kept.
+            load: jobs on the node while it was made, itself included, on average.
+            share: of the lone speed that it kept; `None` where that cannot be told.
             claimed: slots that the node offers.
+            exact: the share was measured. Otherwise it is at most that, which speaks for more slots only before a collapse.
         """
         if load < COMPANY:
             return False
-        self._recent.append((load, share))
-        if len(self._recent) < STREAMS:
-            return False
+        if share is not None and (exact or share < BORNE_SHARE):
+            self._recent.append((load, share))
         allowed = min(self.limit, claimed)
-        if median(share for _, share in self._recent) < BORNE_SHARE:
+        if len(self._recent) >= ANSWERS and median(share for _, share in self._recent) < BORNE_SHARE:
             borne = int(median(load * share for load, share in self._recent) / BORNE_SHARE)
-            self.limit, self.collapsed = max(LEAST, min(allowed - 1, borne)), True
-        elif self.limit < claimed and self._at_the_limit(allowed) >= STREAMS:
-            self.limit = self.limit + 1 if self.collapsed else self.limit * 2
-        else:
+            before, self.limit, self.collapsed = self.limit, max(LEAST, min(allowed - 1, borne)), True
+            self._recent.clear()
+            self._full = 0
+            return self.limit != before
+        if share is not None and share < BORNE_SHARE:
+            self._full = 0
+        elif load >= FULL * allowed and (exact or not self.collapsed):
+            self._full += 1
+        if self._full < ANSWERS or self.limit >= claimed:
             return False
-        self._recent.clear()
+        self.limit = self.limit + 1 if self.collapsed else self.limit * 2
+        self._full = 0
         return True
-
-    def _at_the_limit(self, allowed: int) -> int:
-        return sum(load >= FULL * allowed and share >= BORNE_SHARE for load, share in self._recent)
 
 
 def lone_tok_s(benchmark_tok_s: float | None, streams: Sequence[float]) -> float | None:

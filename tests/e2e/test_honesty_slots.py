@@ -2,16 +2,17 @@
 
 import asyncio
 
+from brain_coord.measure.slots import START
 from tests.support.honesty import MODEL, chat, http_client, ready, until
 from tests.support.lab import Lab
 from tests.support.minds import Mind
 from tests.support.raw_node import RawNode
 
-WORDS = ["quiet "] * 24
+WORDS = ["quiet "] * 16
 
 
-def two_lanes(mind=Mind):
-    return mind(pause_s=0.012, lanes=2, say=lambda job: WORDS)
+def one_lane(mind=Mind):
+    return mind(pause_s=0.02, lanes=1, say=lambda job: WORDS)
 
 
 class BeginsAtOnce(Mind):
@@ -52,18 +53,20 @@ async def collapsed(lab, node):
     return await until(there)
 
 
-async def test_64_claimed_slots_of_an_engine_that_serves_two_are_cut_to_what_it_bears(tmp_path):
+async def test_64_claimed_slots_of_an_engine_that_serves_one_are_cut_to_what_it_bears(tmp_path):
     with Lab(tmp_path / "coord") as lab:
         async with (
-            RawNode(lab.url, models=[MODEL], slots=64, script=two_lanes()) as liar,
-            RawNode(lab.url, models=[MODEL], slots=2, script=two_lanes()) as honest,
+            RawNode(lab.url, models=[MODEL], slots=64, script=one_lane()) as liar,
+            RawNode(lab.url, models=[MODEL], slots=1, script=one_lane()) as honest,
             http_client(lab) as client,
         ):
             await ready(lab, liar, honest)
             before = seen(lab, liar)
-            assert (before["slots"], before["reported"]["slots"]) == (8, 64), "at first a claim is worth a few slots"
-            # The second begins every answer at once: a first event costs nothing, and proves nothing.
-            for script in (two_lanes(), two_lanes(BeginsAtOnce), two_lanes(), two_lanes(BeginsAtOnce), two_lanes()):
+            assert (before["slots"], before["reported"]["slots"]) == (START, 64), (
+                "at first a claim is worth a few slots"
+            )
+            # Some begin every answer at once: a first event costs nothing, and proves nothing.
+            for script in (one_lane(), one_lane(BeginsAtOnce), one_lane(), one_lane(BeginsAtOnce), one_lane()):
                 liar.script = script
                 await streams(client, liar, 24)
                 after = await collapsed(lab, liar)
@@ -77,12 +80,12 @@ async def test_64_claimed_slots_of_an_engine_that_serves_two_are_cut_to_what_it_
             assert decision["ranked"][0]["node_id"] == honest.node_id
             identity = liar.identity
             await liar.leave()
-            async with RawNode(lab.url, models=[MODEL], slots=1000, identity=identity, script=two_lanes()) as back:
+            async with RawNode(lab.url, models=[MODEL], slots=1000, identity=identity, script=one_lane()) as back:
                 await ready(lab, back)
                 assert seen(lab, back)["slots"] <= after["slots"], "joining again skips nothing"
         await asyncio.to_thread(lab.program.stop)
         await asyncio.to_thread(lab.restart)
-        async with RawNode(lab.url, models=[MODEL], slots=64, identity=identity, script=two_lanes()) as again:
+        async with RawNode(lab.url, models=[MODEL], slots=64, identity=identity, script=one_lane()) as again:
             await asyncio.to_thread(lab.wait_for_node, again.node_id, state="ONLINE")
             known = seen(lab, again)
             assert known["measured"]["slots"] == after["measured"]["slots"], "nor does a restart of the coordinator"

@@ -40,7 +40,7 @@ def test_an_engine_of_few_lanes_ends_where_its_jobs_keep_a_quarter_of_their_spee
 def test_after_a_collapse_only_completed_streams_raise_the_limit_one_by_one():
     borne = BorneSlots()
     for _ in range(3):
-        borne.completed(8, 0.05, 64)
+        borne.completed(START, 0.05, 64)
     fell_to = borne.limit
     assert fell_to < START
     assert not borne.began(64, 64)
@@ -60,6 +60,21 @@ def test_one_slow_stream_among_good_ones_changes_nothing():
     borne = BorneSlots()
     changed = [borne.completed(4, 0.1 if number % 4 == 0 else 0.9, 8) for number in range(40)]
     assert not any(changed)
+
+
+def test_answers_that_tell_no_speed_speak_for_more_slots_until_a_collapse_and_not_after_it():
+    borne = BorneSlots()
+    for _ in range(9):
+        borne.completed(borne.limit, None, 512, exact=False)
+    assert borne.limit == 8 * START, "answers in one piece, or too quick to be timed"
+    for _ in range(3):
+        borne.completed(borne.limit, 0.01, 512, exact=False)
+    fell_to = borne.limit
+    assert borne.collapsed
+    for share in (None, 0.9):
+        for _ in range(9):
+            borne.completed(fell_to, share, 512, exact=False)
+    assert borne.limit == fell_to
 
 
 @given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 0.2)), min_size=3))

@@ -59,7 +59,7 @@ def test_the_figures_of_the_sentences():
         f"last {round_trip.SAMPLES} pings",
         f"At first that is {slots.START} at most",
         f"the middle one of the last {slots.RECENT} kept less than a quarter",
-        f"{slots.STREAMS} completed streams at the limit",
+        f"{slots.ANSWERS} answers came to their end at the limit",
     ):
         assert sentence in PLAIN, sentence
 
