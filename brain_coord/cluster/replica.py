@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -45,6 +45,11 @@ FACTS_S: Final = 0.25
 """How often all that is known of one node is told at most; its load is told with every flush."""
 
 NODES_AT_ONCE: Final = 100
+"""Nodes of one message."""
+
+NEWS_AT_ONCE: Final = 20
+"""Nodes of which more than their load is told in one flush: 400 a second."""
+
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
 
@@ -99,6 +104,7 @@ class Replica:
         """Ids of the sessions here for which an epoch was drawn, by node id."""
         self._told: dict[str, tuple[float, dict[str, Any]]] = {}
         """What was told last of a node here, and when."""
+        self._loads: dict[str, tuple[str, int, dict[str, int]]] = {}
         self._open: dict[str, set[RemoteExchange]] = {}
         self._gone: list[str] = []
         """Nodes whose session here ended, of which the others were not told yet."""
@@ -211,21 +217,39 @@ class Replica:
         if self._tell_all:
             self._tell_all = False
             return self._everything()
-        now = monotonic()
-        facts, load = [], []
-        for node in marked:
-            epoch = self.view.own.get(node.node_id)
-            if epoch is None:
-                continue
-            at, told = self._told.get(node.node_id, (-FACTS_S, {}))
-            if now - at < FACTS_S:
-                self._marked.add(node)
-                asyncio.get_running_loop().call_later(FACTS_S, self._wake.set)
-            elif (known := facts_of(node)) != told:
-                self._told[node.node_id] = (now, known)
-                facts.append((node.node_id, epoch, known))
-            load.append(self._load(node))
-        return [self._nodes(facts=facts, load=load, gone=gone)] if facts or load or gone else []
+        held = [node for node in marked if node.node_id in self.view.own]
+        known = self._news(held)
+        if self._marked:
+            self._wake.set()
+        messages = []
+        for start in range(0, max(len(held), bool(gone)), NODES_AT_ONCE):
+            some = held[start : start + NODES_AT_ONCE]
+            facts = [(node.node_id, self.view.own[node.node_id], told) for node in some if (told := known.get(node))]
+            load = [changed for node in some if (changed := self._load(node)) is not None]
+            if facts or load or gone:
+                messages.append(self._nodes(facts=facts, load=load, gone=gone))
+            gone = []
+        return messages
+
+    def _news(self, nodes: Sequence[Node]) -> dict[Node, dict[str, Any] | None]:
+        """All that is known of those nodes whose turn it is, `None` where it was told before; the others stay marked.
+
+        Nodes that just came are told at once. Of the others so many in a flush: every coordinator has to take in what all
+        of them tell, and a median that moved a little can wait, unlike a load.
+        """
+        now, room = monotonic(), NEWS_AT_ONCE
+        news: dict[Node, dict[str, Any] | None] = {}
+        for node in nodes:
+            before = self._told.get(node.node_id)
+            if before is not None:
+                if now - before[0] < FACTS_S or not room:
+                    self._marked.add(node)
+                    continue
+                room -= 1
+            known = facts_of(node)
+            news[node] = None if before is not None and before[1] == known else known
+            self._told[node.node_id] = (now, known)
+        return news
 
     def _claim_all(self, nodes: Iterable[Node]) -> None:
         """Draw epochs for new sessions, and let those go that ended."""
@@ -235,12 +259,14 @@ class Replica:
                 if self._sessions.pop(node_id, None) is not None:
                     self.view.release(node_id)
                     self._told.pop(node_id, None)
+                    self._loads.pop(node_id, None)
                     self._gone.append(node_id)
             elif self._sessions.get(node_id) != session.session_id:
                 if self.view.holder(node_id) is not None:
                     node.guard.superseded(monotonic())
                 self._sessions[node_id] = session.session_id
                 self._told.pop(node_id, None)
+                self._loads.pop(node_id, None)
                 self.view.claim(node_id, time.time_ns() // 1_000_000)
 
     def _everything(self) -> list[dict[str, Any]]:
@@ -254,12 +280,18 @@ class Replica:
                 known = facts_of(node)
                 self._told[node.node_id] = (now, known)
                 facts.append((node.node_id, self.view.own[node.node_id], known))
+                self._loads.pop(node.node_id, None)
             messages.append(self._nodes(facts=facts, load=[self._load(node) for node in some]))
         messages[0]["first"] = messages[-1]["last"] = True
         return messages
 
-    def _load(self, node: Node) -> tuple[str, int, dict[str, int]]:
-        return node.node_id, node.active, dict(self.server.given.get(node.node_id, {}))
+    def _load(self, node: Node) -> tuple[str, int, dict[str, int]] | None:
+        """A node's jobs, if they are others than were told last."""
+        load = (node.node_id, node.active, dict(self.server.given.get(node.node_id, {})))
+        if self._loads.get(node.node_id) == load:
+            return None
+        self._loads[node.node_id] = load
+        return load
 
     def _nodes(self, **members: Any) -> dict[str, Any]:
         self._seq += 1
