@@ -47,8 +47,8 @@ FACTS_S: Final = 0.25
 NODES_AT_ONCE: Final = 100
 """Nodes of one message."""
 
-NEWS_AT_ONCE: Final = 20
-"""Nodes of which more than their load is told in one flush: 400 a second."""
+NEWS_PER_S: Final = 1000
+"""Nodes of which more than their load is told in a second, by all coordinators together: each has to take in all of it."""
 
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
@@ -234,10 +234,9 @@ class Replica:
     def _news(self, nodes: Sequence[Node]) -> dict[Node, dict[str, Any] | None]:
         """All that is known of those nodes whose turn it is, `None` where it was told before; the others stay marked.
 
-        Nodes that just came are told at once. Of the others so many in a flush: every coordinator has to take in what all
-        of them tell, and a median that moved a little can wait, unlike a load.
+        Nodes that just came are told at once, the others in turn: a median that moved a little can wait, unlike a load.
         """
-        now, room = monotonic(), NEWS_AT_ONCE
+        now, room = monotonic(), max(1, round(NEWS_PER_S * FLUSH_S / len(self.view.present())))
         news: dict[Node, dict[str, Any] | None] = {}
         for node in nodes:
             before = self._told.get(node.node_id)

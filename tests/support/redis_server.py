@@ -22,6 +22,10 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process = None
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def start(self):
         command = ["setpriv", "--pdeathsig=KILL", self._binary, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--save", "", "--appendonly", "no", "--dir", str(self.folder), "--loglevel", "warning"]
