@@ -107,7 +107,8 @@ def test_every_option_in_the_readme_exists():
         option for shown in listed.values() for each in re.findall(r"`([^`]+)`", shown) for option in each.split("/")
     }
     scripts = "".join(
-        (ROOT / "scripts" / name).read_text() for name in ("quickstart", "test", "install-node.sh", "cli_reference")
+        (ROOT / "scripts" / name).read_text()
+        for name in ("quickstart", "test", "install-node.sh", "cli_reference", "bench/fleet")
     )
     hand_written = re.sub(r"<!-- begin.*?<!-- end[^>]*-->", "", README, flags=re.DOTALL)
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hand_written)) - {"--help"}:
