@@ -25,6 +25,12 @@ START: Final = 16
 BORNE_SHARE: Final = 0.25
 """The part of its lone speed that a job has to keep. Engines that batch well keep more than half at dozens of jobs."""
 
+GOING_ON: Final = 4
+"""Times as many slots, when as many jobs as it has have begun to answer: a rush of long streams must not wait for their ends."""
+
+COMPLETED: Final = 2
+"""Times as many, when answers at the limit were completed."""
+
 ANSWERS: Final = 3
 """So many answers at the limit raise it."""
 
@@ -79,7 +85,7 @@ class BorneSlots:
         """So many jobs have begun to answer and go on at once; whether the limit rose."""
         if self.collapsed or going_on < self.limit or self.limit >= claimed:
             return False
-        self.limit *= 2
+        self.limit *= GOING_ON
         return True
 
     def completed(self, load: float, share: float | None, claimed: int, *, exact: bool = True) -> bool:
@@ -108,7 +114,7 @@ class BorneSlots:
             self._full += 1
         if self._full < ANSWERS or self.limit >= claimed:
             return False
-        self.limit = self.limit + 1 if self.collapsed else self.limit * 2
+        self.limit = self.limit + 1 if self.collapsed else self.limit * COMPLETED
         self._full = 0
         return True
 

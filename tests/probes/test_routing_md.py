@@ -60,6 +60,7 @@ def test_the_figures_of_the_sentences():
         f"At first that is {slots.START} at most",
         f"the middle one of the last {slots.RECENT} kept less than a quarter",
         f"{slots.ANSWERS} answers came to their end at the limit",
+        f"{slots.GOING_ON} times as many whenever so many jobs go on at once",
     ):
         assert sentence in PLAIN, sentence
 
