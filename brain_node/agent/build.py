@@ -14,7 +14,7 @@ from brain_node.contract.catalog import MOCK_MODEL_ID, Catalog, load_catalog
 from brain_node.contract.identity import load_or_create_identity
 from brain_node.engine.checkpoint import with_checkpoints
 from brain_node.engine.environments import engines_dir
-from brain_node.engine.supervisor import Surroundings
+from brain_node.engine.surroundings import Surroundings
 from brain_node.link.dial import Dialer
 from brain_node.link.url import parse_coordinator
 from brain_node.plan.records import AUTO, PlanRequest

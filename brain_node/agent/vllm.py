@@ -22,7 +22,7 @@ from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.engine import proc_table
 from brain_node.engine.environments import EngineEnv, Flavour, find_environment
 from brain_node.engine.orphans import end_orphans
-from brain_node.engine.supervisor import Surroundings
+from brain_node.engine.surroundings import Surroundings
 from brain_node.exit_codes import UNAVAILABLE
 from brain_node.gpu.machine import machine_of
 from brain_node.plan.planner import plan

@@ -8,9 +8,12 @@ from brain_node.agent.source import one_line
 from brain_node.agent.token_rate import TokenRate
 from brain_node.contract.messages import EngineClaim
 from brain_node.engine.environments import EngineEnv, Flavour
+from brain_node.engine.fetch import FetchWeights
+from brain_node.engine.job import EngineJob
 from brain_node.engine.spec import EngineSpec, vllm_program
 from brain_node.engine.states import State
-from brain_node.engine.supervisor import EngineJob, EngineSupervisor, FetchWeights, Surroundings
+from brain_node.engine.supervisor import EngineSupervisor
+from brain_node.engine.surroundings import Surroundings
 from brain_node.engine.view import EngineView
 from brain_node.plan.records import Placement
 from brain_node.relay.lease import Endpoint, Outcome

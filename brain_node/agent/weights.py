@@ -6,7 +6,7 @@ from pathlib import Path
 
 from brain_node.contract.catalog import Model
 from brain_node.engine.environments import EngineEnv
-from brain_node.engine.supervisor import FetchWeights
+from brain_node.engine.fetch import FetchWeights
 from brain_node.engine.weights import Hub, HubModel, fetch_weights, fetched_weights
 
 Weights = Callable[[Model, EngineEnv], tuple[Path, FetchWeights | None]]

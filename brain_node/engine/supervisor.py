@@ -4,116 +4,30 @@ One task owns the machine and the process. Everybody else posts to its mailbox, 
 """
 
 import asyncio
-import errno
-import os
-import random
-import secrets
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import structlog
 
 from brain_node.engine.argv import HOST
-from brain_node.engine.causes import Cause, CauseKind, classify
-from brain_node.engine.events import (
-    Action,
-    Canary,
-    CanaryBack,
-    CancelFetch,
-    CheckRelease,
-    Ended,
-    EndGroup,
-    Event,
-    Exited,
-    Fetch,
-    Fetched,
-    FetchFailed,
-    Launch,
-    LaunchFailed,
-    Look,
-    Looked,
-    Released,
-)
-from brain_node.engine.group import Leftovers, kill_all
+from brain_node.engine.causes import Cause, CauseKind
+from brain_node.engine.events import Action, Event
+from brain_node.engine.executor import ActionExecutor, ReleaseCheck
+from brain_node.engine.fetch import FetchWeights
+from brain_node.engine.group import Leftovers
+from brain_node.engine.job import EngineJob
 from brain_node.engine.logs import EngineLog, log_path
-from brain_node.engine.ports import choose_port
-from brain_node.engine.probe import CanaryResult, EngineProbe, ProbeResult
-from brain_node.engine.process import EngineProcess
 from brain_node.engine.run_record import RunRecord
 from brain_node.engine.spec import EngineSpec
 from brain_node.engine.states import EngineMachine, State
-from brain_node.engine.timing import Timing
-from brain_node.engine.view import DownloadProgress, EngineView
-from brain_node.engine.vitality import Vitality
+from brain_node.engine.surroundings import Surroundings
+from brain_node.engine.view import EngineView
 from brain_node.link.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
-FetchWeights = Callable[[Callable[[DownloadProgress], None]], Awaitable[Path]]
-"""Fetches the weights, telling how far it is; gives their folder, or raises `FetchError`."""
-
-ReleaseCheck = Callable[[], Awaitable[str | None]]
-"""Says what keeps the engine from starting again, such as memory that did not come back, or `None`."""
-
 _LOADING_TERM_GRACE_S: Final = 1.0
-
-
-class FetchError(Exception):
-    """Weights could not be fetched."""
-
-    def __init__(self, cause: Cause) -> None:
-        super().__init__(cause.message)
-        self.cause = cause
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What the engines of one agent share."""
-
-    data_dir: Path
-    timing: Timing = field(default_factory=Timing)
-    ports: set[int] = field(default_factory=set)
-    """Ports promised to engines of this agent."""
-    base_env: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    clock: Callable[[], float] = time.monotonic
-    draw: Callable[[], float] = random.random
-
-    @property
-    def run_dir(self) -> Path:
-        """Where running engines are on record."""
-        return self.data_dir / "run"
-
-
-class EngineJob:
-    """One job on one engine process; late words about a process that is gone change nothing."""
-
-    __slots__ = ("_changed", "_clock", "_over", "_vitality")
-
-    def __init__(self, vitality: Vitality, clock: Callable[[], float], changed: Callable[[], None]) -> None:
-        self._vitality = vitality
-        self._clock = clock
-        self._changed = changed
-        self._over = False
-        vitality.job_started(clock())
-
-    def progress(self) -> None:
-        """Bytes of the answer came."""
-        self._vitality.job_progress(self._clock())
-
-    def finished(self, *, ok: bool) -> None:
-        """The job is over; calling it again changes nothing.
-
-        Args:
-            ok: the engine answered as it should. A job that failed, or was given up without output, is not ok: an
-                idle engine is then asked for a token at once.
-        """
-        if not self._over:
-            self._over = True
-            self._vitality.job_finished(self._clock(), ok=ok)
-            self._changed()
 
 
 class EngineSupervisor:
@@ -133,7 +47,6 @@ class EngineSupervisor:
         fetch: FetchWeights | None = None,
         release_check: ReleaseCheck | None = None,
     ) -> None:
-        self._around = surroundings
         self._clock = surroundings.clock
         self._machine = EngineMachine(
             spec=spec,
@@ -143,24 +56,15 @@ class EngineSupervisor:
             needs_fetch=fetch is not None,
             since=surroundings.clock(),
         )
-        self._fetch_weights = fetch
-        self._release_check = release_check
         self._log = EngineLog(log_path(surroundings.data_dir, spec.slug))
+        self._executor = ActionExecutor(
+            self._machine, surroundings, self._log, fetch, release_check, self._post, self._tell
+        )
         self._mail: asyncio.Queue[Event | _Ask] = asyncio.Queue()
         self._owner: asyncio.Task[None] | None = None
-        self._work: set[asyncio.Task[None]] = set()
-        self._fetching: asyncio.Task[None] | None = None
-        self._process: EngineProcess | None = None
-        self._probe: EngineProbe | None = None
-        self._api_key = ""
-        self._tried_ports: set[int] = set()
-        self._progress: DownloadProgress | None = None
         self._listeners: list[Callable[[EngineView], None]] = []
         self._shown: tuple[Any, ...] = ()
         self._changed = asyncio.Event()
-        self._unended: list[RunRecord] = []
-        self.leftovers: list[Leftovers] = []
-        """What could not be removed after an end; empty when all went well."""
 
     # --- what others call -----------------------------------------------------------------------------------------
 
@@ -204,7 +108,7 @@ class EngineSupervisor:
     def view(self) -> EngineView:
         """The engine now."""
         machine, now = self._machine, self._clock()
-        process = self._process
+        process = self._executor.process
         retry_at = machine.next_start_at
         vitality = machine.vitality
         return EngineView(
@@ -223,7 +127,7 @@ class EngineSupervisor:
             cause=machine.cause,
             note=machine.decision.note if machine.decision else "",
             next_retry_s=max(0.0, retry_at - now) if retry_at is not None else None,
-            progress=self._progress if machine.state is State.DOWNLOADING else None,
+            progress=self._executor.progress if machine.state is State.DOWNLOADING else None,
             last_line=self._log.last_line if machine.state is State.STARTING else "",
             log_path=str(self._log.path),
         )
@@ -231,7 +135,18 @@ class EngineSupervisor:
     @property
     def api_key(self) -> str:
         """What its `/v1` routes ask for; a new one each start."""
-        return self._api_key
+        return self._executor.api_key
+
+    @property
+    def record(self) -> RunRecord | None:
+        """What is on record of its process, while there is one."""
+        process = self._executor.process
+        return process.record if process else None
+
+    @property
+    def leftovers(self) -> list[Leftovers]:
+        """What could not be removed after an end; empty when all went well."""
+        return self._executor.leftovers
 
     @property
     def spec(self) -> EngineSpec:
@@ -251,7 +166,7 @@ class EngineSupervisor:
                 item = await self._next_mail()
                 now = self._clock()
                 for action in self._actions(item, now):
-                    self._do(action)
+                    self._executor.do(action)
                 if self._machine.state is State.STOPPED and item in ("stop", "end", "end loading", "over"):
                     break
         except Exception as error:
@@ -260,7 +175,9 @@ class EngineSupervisor:
             message = f"the supervision of this engine broke: {error!r}"
             self._machine.crashed(Cause(CauseKind.UNKNOWN, message, "restart the agent, and report it"), self._clock())
         finally:
-            await self._close()
+            await self._executor.close()
+            self._log.close()
+            self._tell()
 
     def _actions(self, item: "Event | _Ask | None", now: float) -> list[Action]:
         machine = self._machine
@@ -292,132 +209,7 @@ class EngineSupervisor:
         except TimeoutError:
             return None
 
-    def _do(self, action: Action) -> None:
-        match action:
-            case Launch(run, spec):
-                self._launch(run, spec)
-            case Look(run, starting):
-                self._spawn(self._look(run, starting=starting))
-            case Canary(run, limit_s):
-                self._spawn(self._canary(run, limit_s))
-            case EndGroup(run, term_grace_s):
-                self._spawn(self._end(run, term_grace_s))
-            case Fetch():
-                self._fetching = self._spawn(self._fetch())
-            case CancelFetch():
-                if self._fetching is not None:
-                    self._fetching.cancel()
-            case CheckRelease():
-                self._spawn(self._check_release())
-
-    # --- actions --------------------------------------------------------------------------------------------------
-
-    def _launch(self, run: int, spec: EngineSpec) -> None:
-        around = self._around
-        try:
-            port = choose_port(around.ports | self._tried_ports, around.draw)
-            self._api_key = secrets.token_urlsafe(24)
-            process = EngineProcess.launch(spec, port, self._api_key, around.run_dir, self._log, around.base_env)
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            kind = CauseKind.DISK_FULL if full else CauseKind.UNKNOWN
-            message = f"the engine cannot be launched: {error.strerror or error}"
-            self._mail.put_nowait(LaunchFailed(run, Cause(kind, message, "run brain-node doctor")))
-            return
-        around.ports.add(port)
-        self._process = process
-        self._probe = EngineProbe(port, self._api_key, spec.model_id, around.timing.look_timeout_s)
-        process.on_exit(lambda code: self._mail.put_nowait(Exited(run, code)))
-        log.info("engine_launched", model=spec.model_id, pid=process.pid, port=port, context=spec.context)
-
-    async def _look(self, run: int, *, starting: bool) -> None:
-        result = ProbeResult(healthy=False, serves=None, marks=None)
-        owns: bool | None = None
-        stopped = 0
-        process, probe = self._process, self._probe
-        try:
-            if process is not None and probe is not None:
-                result = await probe.look(starting=starting)
-                owns = await process.owns_listener() if starting and result.healthy else None
-                stopped = await process.look(shared_memory_too=starting)
-        finally:
-            self._mail.put_nowait(Looked(run, result, owns, stopped))
-
-    async def _canary(self, run: int, limit_s: float) -> None:
-        result = CanaryResult.SILENT
-        try:
-            if self._probe is not None:
-                result = await self._probe.canary(limit_s)
-        finally:
-            self._mail.put_nowait(CanaryBack(run, result))
-
-    async def _end(self, run: int, term_grace_s: float) -> None:
-        process, probe = self._process, self._probe
-        assert process is not None
-        was_ready = self._machine.was_ready
-        leftovers = await process.end(term_grace_s)
-        if probe is not None:
-            await probe.close()
-        if leftovers:
-            self.leftovers.append(leftovers)
-            log.error("engine_leftovers", model=self.spec.model_id, pids=leftovers.processes, files=leftovers.files)
-        cause = classify(self._log.tail(), process.code, was_ready=was_ready)
-        self._around.ports.discard(process.port)
-        if cause.kind is CauseKind.PORT_TAKEN:
-            self._tried_ports.add(process.port)
-        self._process = self._probe = None
-        log.info("engine_ended", model=self.spec.model_id, pid=process.pid, code=process.code, read=cause.kind.value)
-        if leftovers.processes:
-            self._unended.append(process.record)
-        self._mail.put_nowait(Ended(run, cause, await self._held()))
-
-    async def _fetch(self) -> None:
-        assert self._fetch_weights is not None
-        try:
-            path = await self._fetch_weights(self._note_progress)
-        except FetchError as error:
-            self._mail.put_nowait(FetchFailed(error.cause))
-        except Exception as error:
-            log.exception("fetch_crashed", model=self.spec.model_id)
-            cause = Cause(
-                CauseKind.DOWNLOAD_FAILED, f"fetching the weights failed: {error}", "look into the agent's log"
-            )
-            self._mail.put_nowait(FetchFailed(cause))
-        else:
-            self._mail.put_nowait(Fetched(path))
-
-    async def _check_release(self) -> None:
-        self._mail.put_nowait(Released(await self._held()))
-
-    async def _held(self) -> str | None:
-        for record in tuple(self._unended):
-            if stubborn := await asyncio.to_thread(kill_all, record, 1.0):
-                return f"process {stubborn[0]} of the old engine does not end"
-            self._unended.remove(record)
-        if self._release_check is None:
-            return None
-        try:
-            return await self._release_check()
-        except Exception:  # a broken check must not keep an engine down for ever
-            log.exception("release_check_crashed", model=self.spec.model_id)
-            return None
-
-    def _note_progress(self, progress: DownloadProgress) -> None:
-        self._progress = progress
-        self._tell()
-
     # --- plumbing -------------------------------------------------------------------------------------------------
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._worked)
-        return task
-
-    def _worked(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("engine_work_crashed", model=self.spec.model_id, error=repr(error))
 
     def _tell(self) -> None:
         """Call the listeners if anything but the passing of time has changed."""
@@ -435,6 +227,9 @@ class EngineSupervisor:
         for callback in tuple(self._listeners):
             callback(view)
 
+    def _post(self, event: Event) -> None:
+        self._mail.put_nowait(event)
+
     def _idle(self) -> bool:
         vitality = self._machine.vitality
         return vitality is None or vitality.active == 0
@@ -450,21 +245,6 @@ class EngineSupervisor:
         except TimeoutError:
             return true()
         return True
-
-    async def _close(self) -> None:
-        for task in tuple(self._work):
-            task.cancel()
-        if self._work:
-            await asyncio.wait(self._work)
-        if self._process is not None:  # the owner itself was cancelled: nothing may stay
-            await self._process.end(0.0)
-            self._around.ports.discard(self._process.port)
-            self._process = None
-        if self._probe is not None:
-            await self._probe.close()
-            self._probe = None
-        self._log.close()
-        self._tell()
 
 
 _Ask = Literal["start", "stop", "end", "end loading", "over"]

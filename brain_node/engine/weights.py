@@ -21,7 +21,7 @@ from typing import Any, Final
 from brain_node.contract.secret_file import write_private
 from brain_node.engine import fetch_worker
 from brain_node.engine.causes import Cause, CauseKind
-from brain_node.engine.supervisor import FetchError
+from brain_node.engine.fetch import FetchError
 from brain_node.engine.view import DownloadProgress
 
 SPARE_BYTES: Final = 1 << 30

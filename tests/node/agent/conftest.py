@@ -12,7 +12,7 @@ from brain_node.agent.vllm import VllmSource
 from brain_node.agent.weights import weights_from_hub
 from brain_node.contract.catalog import load_catalog
 from brain_node.engine.environments import Flavour
-from brain_node.engine.supervisor import Surroundings
+from brain_node.engine.surroundings import Surroundings
 from brain_node.engine.timing import Timing
 from brain_node.plan.records import PlanRequest
 from tests.support.fake_environment import make_catalog, make_environment

@@ -8,7 +8,8 @@ import pytest
 
 from brain_node.engine.environments import Flavour
 from brain_node.engine.spec import EngineSpec
-from brain_node.engine.supervisor import EngineSupervisor, Surroundings
+from brain_node.engine.supervisor import EngineSupervisor
+from brain_node.engine.surroundings import Surroundings
 from brain_node.engine.timing import Timing
 from tests.support.engine_fixtures import engine_env, known_text_model, smollm2_model
 from tests.support.fake_vllm import FakeVllm, program

@@ -25,14 +25,15 @@ from brain_node.engine.environments import Flavour
 from brain_node.engine.group import members
 from brain_node.engine.spec import EngineSpec
 from brain_node.engine.states import State
-from brain_node.engine.supervisor import EngineSupervisor, Surroundings
+from brain_node.engine.supervisor import EngineSupervisor
+from brain_node.engine.surroundings import Surroundings
 
 async def main():
     spec = EngineSpec("test/model", Path("/srv"), tuple(sys.argv[2:]), Flavour.CPU)
     engine = EngineSupervisor(spec, Surroundings(Path(sys.argv[1])))
     await engine.start()
     await engine.wait_for_state(State.READY)
-    print("PIDS", *(facts.pid for facts in members(engine._process.record)), flush=True)
+    print("PIDS", *(facts.pid for facts in members(engine.record)), flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())

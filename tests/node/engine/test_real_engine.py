@@ -10,13 +10,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from brain_node.engine import proc_table, supervisor
+from brain_node.engine import executor, proc_table
 from brain_node.engine.causes import CauseKind
 from brain_node.engine.group import members
 from brain_node.engine.run_record import RunRecord
 from brain_node.engine.spec import EngineSpec, vllm_program
 from brain_node.engine.states import State
-from brain_node.engine.supervisor import EngineSupervisor, Surroundings
+from brain_node.engine.supervisor import EngineSupervisor
+from brain_node.engine.surroundings import Surroundings
 from brain_node.engine.timing import Timing
 from tests.support.eventually import eventually
 
@@ -67,8 +68,8 @@ async def ready(engine: EngineSupervisor) -> None:
 
 
 def record_of(engine: EngineSupervisor) -> RunRecord:
-    assert engine._process is not None
-    return engine._process.record
+    assert engine.record is not None
+    return engine.record
 
 
 def engine_core(engine: EngineSupervisor) -> int:
@@ -152,8 +153,8 @@ async def test_a_real_engine_whose_port_was_stolen_takes_another(engine, known_t
         thief.bind(("127.0.0.1", 0))
         thief.listen()
         stolen = thief.getsockname()[1]
-        real, ports = supervisor.choose_port, iter([stolen])
-        monkeypatch.setattr(supervisor, "choose_port", lambda taken, draw: next(ports, None) or real(taken, draw))
+        real, ports = executor.choose_port, iter([stolen])
+        monkeypatch.setattr(executor, "choose_port", lambda taken, draw: next(ports, None) or real(taken, draw))
         await engine.start()
         await eventually(lambda: engine.view().starts == 2 and engine.view().pid, START_LIMIT_S)
         assert engine.view().cause.kind is CauseKind.PORT_TAKEN

@@ -129,12 +129,12 @@ async def test_a_killed_root_takes_its_children_with_it_and_serves_again(fake_en
     engine = fake_engine(FakeVllm(child=True))
     await engine.start()
     await ready(engine)
-    process = engine._process
+    process = engine.record
     assert process is not None
-    assert len(members(process.record)) == 2
+    assert len(members(process)) == 2
     os.kill(process.pid, signal.SIGKILL)
     assert await engine.wait_for_state(State.BACKING_OFF, timeout_s=20)
-    assert members(process.record) == []
+    assert members(process) == []
     view = engine.view()
     assert view.cause is not None and view.cause.kind is CauseKind.KILLED
     assert "next start in" in view.sentence
@@ -226,7 +226,7 @@ async def test_it_waits_until_what_holds_its_memory_is_gone(fake_engine, around)
     async def check() -> str | None:
         return held[0]
 
-    engine._release_check = check
+    engine._executor._release_check = check
     await engine.start()
     await ready(engine)
     os.kill(engine.view().pid, signal.SIGKILL)
@@ -344,9 +344,7 @@ async def test_a_stranger_on_the_port_is_not_taken_for_the_engine(fake_engine, a
     server = await asyncio.start_server(stranger, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     ports = iter([port])
-    monkeypatch.setattr(
-        "brain_node.engine.supervisor.choose_port", lambda taken, draw: next(ports, None) or free_port()
-    )
+    monkeypatch.setattr("brain_node.engine.executor.choose_port", lambda taken, draw: next(ports, None) or free_port())
     # The first child is slow to bind, so that for a while only the stranger answers, with the very model asked for.
     engine = fake_engine(FakeVllm(start_delay_s=600), FakeVllm())
     seen = watch(engine)
@@ -379,7 +377,7 @@ async def test_a_port_lost_between_check_and_bind_is_changed(fake_engine, monkey
         taken.listen()
         ports = iter([taken.getsockname()[1]] * 2)
         monkeypatch.setattr(
-            "brain_node.engine.supervisor.choose_port", lambda tried, draw: next(ports, None) or free_port()
+            "brain_node.engine.executor.choose_port", lambda tried, draw: next(ports, None) or free_port()
         )
         engine = fake_engine()
         seen = watch(engine)
@@ -395,7 +393,7 @@ async def test_ports_that_keep_being_taken_end_in_a_back_off(fake_engine, monkey
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr("brain_node.engine.supervisor.choose_port", lambda tried, draw: taken.getsockname()[1])
+        monkeypatch.setattr("brain_node.engine.executor.choose_port", lambda tried, draw: taken.getsockname()[1])
         engine = fake_engine()
         await engine.start()
         await eventually(lambda: "keep being taken" in engine.view().note)
@@ -473,8 +471,8 @@ async def test_a_stopped_child_of_a_busy_engine_is_noticed_early(fake_engine):
     seen = watch(engine)
     await engine.start()
     await ready(engine)
-    process = engine._process
-    child = next(facts.pid for facts in members(process.record) if facts.pid != process.pid)
+    process = engine.record
+    child = next(facts.pid for facts in members(process) if facts.pid != process.pid)
     os.kill(child, signal.SIGSTOP)
     with contextlib.suppress(aiohttp.ClientError):
         async with chat(engine):
@@ -502,11 +500,11 @@ async def test_a_fault_of_our_own_ends_the_engine_and_is_shown(fake_engine):
     engine = fake_engine(FakeVllm(child=True))
     await engine.start()
     await ready(engine)
-    process = engine._process
-    engine._do = None  # the next action raises in the owner
+    process = engine.record
+    engine._executor.do = None  # the next action raises in the owner
     assert await engine.wait_for_state(State.FAILED, timeout_s=20)
     assert "supervision of this engine broke" in engine.view().sentence
-    await eventually(lambda: members(process.record) == [])
+    await eventually(lambda: members(process) == [])
     await engine.stop()
 
 

@@ -13,9 +13,10 @@ import pytest
 from brain_node.engine import proc_table
 from brain_node.engine.causes import CauseKind
 from brain_node.engine.environments import Flavour
+from brain_node.engine.fetch import FetchError
 from brain_node.engine.spec import EngineSpec
 from brain_node.engine.states import State
-from brain_node.engine.supervisor import EngineSupervisor, FetchError
+from brain_node.engine.supervisor import EngineSupervisor
 from brain_node.engine.view import DownloadProgress
 from brain_node.engine.weights import Hub, HubModel, fetch_weights, fetched_weights
 from tests.support.eventually import eventually
