@@ -108,7 +108,7 @@ def test_every_option_in_the_readme_exists():
     }
     scripts = "".join(
         (ROOT / "scripts" / name).read_text()
-        for name in ("quickstart", "test", "install-node.sh", "cli_reference", "bench/fleet")
+        for name in ("quickstart", "test", "install-node.sh", "cli_reference", "bench/fleet", "bench/run")
     )
     hand_written = re.sub(r"<!-- begin.*?<!-- end[^>]*-->", "", README, flags=re.DOTALL)
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hand_written)) - {"--help"}:

@@ -32,22 +32,14 @@ class NodeTarget:
         self._samples = samples
         self._registry = registry
         self._node = node
+        self.name = node.node_id
+        self.node_id: str | None = node.node_id
         self.model = model
         self.resource_class = resource_class
         self.dispatched = 0.0
         """When the last job left for the node, monotonic seconds; waiting for one of its slots to open is over then."""
         self._prompt_bytes = 0
         self._load_before = 0.0
-
-    @property
-    def name(self) -> str:
-        """The node id."""
-        return self._node.node_id
-
-    @property
-    def node_id(self) -> str | None:
-        """The node id."""
-        return self._node.node_id
 
     @property
     def prices(self) -> Prices:

@@ -1,7 +1,7 @@
 """Turn one finished request into the records that outlive it: receipt draft, `brain` object, outcomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brain_coord.classes.target import Target
@@ -42,11 +42,11 @@ class Record:
     error_code: str | None = None
     kept: ReceiptDraft | None = None
     """The draft that was recorded; `None` while there is no receipt."""
+    decision_id: str = field(init=False)
+    """Names the decision in logs and on pages."""
 
-    @property
-    def decision_id(self) -> str:
-        """Names the decision in logs and on pages."""
-        return decision_id_of(self.receipt_id)
+    def __post_init__(self) -> None:
+        self.decision_id = decision_id_of(self.receipt_id)
 
     def finished(self, now: float) -> FinishedRequest:
         """The request for those who watch, once it is over."""

@@ -16,6 +16,10 @@ _NOT_PLAIN: Final = re.compile(rb"[\\\x00-\x1f\x80-\xff]")
 """What has to be read as JSON to know how long the text is, or whether it is one."""
 
 
+_ODD: Final = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
+"""The same, and the quote that ends a text."""
+
+
 class Run(NamedTuple):
     """Events that stand one behind the other."""
 
@@ -48,6 +52,14 @@ class Mould:
         if end - start != text_bytes or _NOT_PLAIN.search(event, start, end):
             return None
         return cls(event[:start], event[end:])
+
+    def alone(self, data: bytes) -> int:
+        """How much text `data` holds, if it is one event of this form with plain text; else 0."""
+        head, tail = self.head, self.tail
+        if not data.startswith(head) or not data.endswith(tail):
+            return 0
+        start, end = len(head), len(data) - len(tail)
+        return 0 if _ODD.search(data, start, end) else max(0, end - start)
 
     def run(self, data: bytes, at: int) -> Run | None:
         """All events of this form from `at` up to the last one; `None` where something else stands among them."""

@@ -62,6 +62,16 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
+        mould = self._mould
+        if (
+            mould is not None and self._splitter.at_rest and (size := mould.alone(chunk))
+        ):  # nearly every read of a stream
+            self._answer.clock.outputs(now, 1, size)
+            if not self._held:
+                return chunk
+            self._release()
+            self._ready.append(chunk)
+            return self._out()
         was_committed, at = self.committed, 0
         try:
             if self._splitter.at_rest and b"\r" not in chunk:

@@ -49,7 +49,12 @@ class ClientStream:
                 _nobody,
             )  # what is called holds this stream: not for longer than needed
             committed()
-        await self._body(data, more=True)
+        if self.begun and self._comment is None:
+            self._last, self._sending = monotonic(), True
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            self._sending = False
+        else:
+            await self._body(data, more=True)
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""

@@ -17,9 +17,9 @@ SHORT = next(workload for workload in WORKLOADS if workload.name == "short")
 LONG = next(workload for workload in WORKLOADS if workload.name == "long-100")
 REPEATS = 3
 
-LEAST_OF_LITELLM = 5.0
-LEAST_OF_VLLM_ROUTER = 0.04
-"""Where the coordinator stands, with a wide margin. The goal is 0.4: the work of each request has to become several times less."""
+LEAST_OF_LITELLM = 10.0
+LEAST_OF_VLLM_ROUTER = 0.1
+"""Half of what was measured on a machine that many others shared. The goal is 0.4: a request has to become twice as cheap again."""
 
 
 @pytest.fixture(scope="module")
