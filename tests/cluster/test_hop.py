@@ -101,6 +101,18 @@ async def test_a_request_is_answered_through_the_coordinator_that_holds_the_node
         assert [event["result"] for event in shown["score"]["events"]] == ["completed"] * 2
 
 
+async def test_status_shows_every_coordinator_with_the_nodes_it_holds(pair):
+    async with node_at(pair, "b"):
+        seen = await pair.off_loop(pair.status, "a")
+        assert (seen["state"], seen["name"], seen["replicas"]) == ("together", "a", ["a", "b"])
+        rows = {row["name"]: row for row in seen["coordinators"]}
+        assert {name: row["nodes"] for name, row in rows.items()} == {"a": 0, "b": 1}
+        assert rows["b"]["address"] == pair["b"].url
+        shown = await pair.off_loop(pair.command, "a", "status")
+        assert "cluster: together; limits hold across the cluster" in shown
+        assert "this one" in shown
+
+
 async def test_a_client_that_leaves_ends_the_job_behind_the_hop(pair, key):
     script = Held()
     async with node_at(pair, "b", script=script):

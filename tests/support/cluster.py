@@ -1,6 +1,7 @@
 """Several real coordinator processes on one PostgreSQL and one Redis."""
 
 import asyncio
+import json
 import os
 import secrets
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 
 import httpx
 
+from brain_coord.cli.shapes import SHAPES
 from tests.support.coordinator import CoordinatorProcess, brain_coord, eventually
 from tests.support.ports import free_port
+from tests.support.schemas import hold
 
 CONFIG = """
 [server]
@@ -70,10 +73,10 @@ class Cluster:
         return {name: each for name, each in self.replicas.items() if each.program.running}
 
     def status(self, name: str) -> dict[str, Any]:
-        """What `brain-coord status` says of the cluster at one replica."""
-        seen = self[name].command("status")["cluster"]
-        assert isinstance(seen, dict)
-        return seen
+        """What `brain-coord status` says of the cluster at one replica, held against its schema."""
+        text = self.command(name, "status", "--json")
+        hold(SHAPES, "status", text)
+        return dict(json.loads(text)["cluster"])
 
     def ready(self, name: str) -> dict[str, Any]:
         """What `/readyz` says."""
