@@ -5,6 +5,7 @@ waits for `go` (the disk is checked in between), fetches, and says one JSON line
 of its own, since the hub's threads cannot be stopped: killing it is how a download is given up.
 """
 
+import errno
 import fnmatch
 import hashlib
 import importlib
@@ -17,6 +18,8 @@ from typing import IO, Any
 
 # Weights as safetensors only: the older formats can carry code, and so can Python files.
 WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+# A full disk, a quota, and the largest file that the file system or a limit allows.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNWANTED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.gguf", "*.py", "*.bin", "*.pt", "*.pth")
 
 
@@ -114,7 +117,7 @@ def fault_of(hub: Any, error: BaseException) -> str:
             return "gated_model"
         if isinstance(seen, errors.RepositoryNotFoundError | errors.RevisionNotFoundError | errors.HFValidationError):
             return "missing_model"
-        if isinstance(seen, OSError) and seen.errno in (28, 122):
+        if isinstance(seen, OSError) and seen.errno in NO_ROOM:
             return "disk_full"
         status = getattr(getattr(seen, "response", None), "status_code", None)
         if status in (401, 403):

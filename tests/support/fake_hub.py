@@ -21,6 +21,12 @@ class Repository:
     private: bool = False
     """Without a token that may read it, it is as if it were not there."""
     commit: str = COMMIT
+    claimed_bytes: dict[str, int] = field(default_factory=dict)
+    """Sizes to tell of some files instead of their own."""
+
+    def size(self, name: str) -> int:
+        """What is told of a file's size."""
+        return self.claimed_bytes.get(name, len(self.files[name]))
 
 
 @dataclass
@@ -61,8 +67,12 @@ class FakeHub:
     async def info(self, request: web.Request) -> web.Response:
         found = self._repository(request)
         siblings = [
-            {"rfilename": name, "size": len(data), "blobId": _blob(data)}
-            | ({"lfs": {"sha256": _sha256(data), "size": len(data), "pointerSize": 134}} if _is_lfs(name) else {})
+            {"rfilename": name, "size": found.size(name), "blobId": _blob(data)}
+            | (
+                {"lfs": {"sha256": _sha256(data), "size": found.size(name), "pointerSize": 134}}
+                if _is_lfs(name)
+                else {}
+            )
             for name, data in found.files.items()
         ]
         gated = "manual" if found.gated else False
@@ -73,8 +83,8 @@ class FakeHub:
     async def tree(self, request: web.Request) -> web.Response:
         found = self._repository(request)
         entries = [
-            {"type": "file", "path": name, "size": len(data), "oid": _blob(data)}
-            | ({"lfs": {"oid": _sha256(data), "size": len(data), "pointerSize": 134}} if _is_lfs(name) else {})
+            {"type": "file", "path": name, "size": found.size(name), "oid": _blob(data)}
+            | ({"lfs": {"oid": _sha256(data), "size": found.size(name), "pointerSize": 134}} if _is_lfs(name) else {})
             for name, data in found.files.items()
         ]
         return web.json_response(entries)

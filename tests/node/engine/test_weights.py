@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +179,33 @@ async def test_a_disk_without_room_is_told_before_anything_is_fetched(hub, serve
     assert str(hub.cache_dir) in cause.message
     assert looked == [hub.cache_dir.parent]
     assert not any("/resolve/" in path for path in served.asked)
+
+
+@pytest.mark.case("B-10")
+async def test_a_model_larger_than_the_disk_is_refused_by_the_disks_own_figures(hub, served):
+    served.repositories["acme/model"] = repository(claimed_bytes={"model.safetensors": 1 << 50})
+    cause = await fault(hub)
+    assert cause.kind is CauseKind.DISK_FULL
+    assert cause.figures["need_bytes"] == (1 << 50) + 2
+    assert 0 < cause.figures["free_bytes"] < 1 << 50
+    assert "1048576.0 GiB more" in cause.message
+    assert not any("/resolve/" in path for path in served.asked)
+
+
+@pytest.mark.case("B-10")
+async def test_a_disk_that_takes_no_more_while_weights_come_is_told(hub, served):
+    # The end of the disk is a limit on the size of files: the worker's own write fails, without a disk to fill.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        cause = await fault(hub)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert cause.kind is CauseKind.DISK_FULL
+    assert "filled up" in cause.message
+    assert sum(file.stat().st_size for file in halves(hub)) <= 1_000_000
+    folder, _ = await fetch(hub)  # and goes on once there is room
+    assert (folder / "model.safetensors").read_bytes() == LARGE
 
 
 @pytest.mark.case("B-10")
