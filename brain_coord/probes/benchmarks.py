@@ -124,7 +124,8 @@ class BenchmarkKeeper:
             if fault is None:
                 delay = 0.0
                 continue
-            delay = min(RETRY_MAX_S, max(RETRY_FIRST_S, delay * 2))
+            # Our own lateness says nothing about the node, which has no work until it is measured: soon again.
+            delay = RETRY_FIRST_S if fault == OWN_LATENESS else min(RETRY_MAX_S, max(RETRY_FIRST_S, delay * 2))
             log.warning("benchmark failed", node=node.node_id, model=due[0], cause=fault, retry_s=delay)
             await asyncio.sleep(delay)
 

