@@ -95,7 +95,7 @@ class CoordinatorProcess:
         with httpx.Client(trust_env=False) as client:
             return list(client.get(f"{self.url}/v1/nodes").json()["data"])
 
-    def wait_for_node(self, node_id: str | None = None, timeout_s: float = 60.0, **members: Any) -> dict[str, Any]:
+    def wait_for_node(self, node_id: str | None = None, timeout_s: float = 150.0, **members: Any) -> dict[str, Any]:
         """The (only, or named) node once its public view has these members, for example `state="ONLINE"`."""
 
         def find() -> dict[str, Any] | None:
