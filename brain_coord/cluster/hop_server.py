@@ -32,6 +32,7 @@ from brain_coord.routing.vocabulary import ResourceClass
 log = structlog.get_logger("brain.cluster")
 
 BODY_IDLE_S: Final = 10.0
+JOB_CLAIMS: Final = frozenset({"from", "node", "epoch", "class", "job", "model", "route", "deadline_s"})
 REMEMBERED: Final = 4096
 """Jobs for which the other coordinator has not said yet how the request ended."""
 
@@ -105,7 +106,7 @@ class HopServer:
         lease = self.bodies.lease()
         try:
             claims, body = await self._admit(path, scope, receive, lease)
-            if path == JOB_PATH:
+            if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:
                 await self._watched(claims, body, receive, send)
             elif path == EVENT_PATH:
                 self._event(orjson.loads(body))
@@ -239,13 +240,18 @@ class HopServer:
         return given
 
     def _event(self, said: Mapping[str, Any]) -> None:
-        if said["kind"] == "outcome":
-            self._outcome(said)
-            return
-        node = self.registry.get(said["node"])
-        if node is not None and node.session is not None:
-            event = NodeEvent(node, said["event"], said["result"], said["model"], said["detail"])
-            self.registry.record(event)
+        try:
+            if said["kind"] == "outcome":
+                self._outcome(said)
+                return
+            node = self.registry.get(said["node"])
+            if node is not None and node.session is not None:
+                event = NodeEvent(node, said["event"], said["result"], said["model"], said["detail"])
+                self.registry.record(event)
+        except KeyError as error:
+            log.warning(
+                "an outcome is not understood; the other coordinator may be of another version", cause=str(error)
+            )
 
     def _outcome(self, said: Mapping[str, Any]) -> None:
         """How a request ended that another coordinator answered. Told twice, it counts once."""

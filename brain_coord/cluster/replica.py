@@ -24,7 +24,7 @@ from brain_coord.cluster.meters import ClusterMeters
 from brain_coord.cluster.remote_target import RemoteExchange, RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
-from brain_coord.cluster.view import Effect, Kind, SharedView
+from brain_coord.cluster.view import PROTOCOL, Effect, Kind, SharedView
 from brain_coord.fleet.node import Elsewhere, Node
 from brain_coord.fleet.registry import NodeEvent, Registry
 from brain_coord.fleet.scores import ScoreKeeper
@@ -115,6 +115,7 @@ class Replica:
         self._echo_at = -settings.ttl_s
         self._together = False
         self._twin = False
+        self._strangers: set[str] = set()
         self.leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
         registry.on_touch.append(self._mark)
@@ -178,8 +179,8 @@ class Replica:
             await asyncio.sleep(self.settings.beat_s)
 
     async def _beat(self) -> None:
-        beat = self._message("beat", seq=self._seq, address=self.settings.address, leaving=self.leaving)
-        await self.bus.send([beat])
+        address, leaving = self.settings.address, self.leaving
+        await self.bus.send([self._message("beat", protocol=PROTOCOL, seq=self._seq, address=address, leaving=leaving)])
 
     @property
     def together(self) -> bool:
@@ -331,6 +332,10 @@ class Replica:
                 if not self._twin:
                     log.error("another coordinator of the cluster has this one's name; give each its own", name=subject)
                 self._twin = True
+            elif kind is Kind.STRANGER:
+                if subject not in self._strangers:
+                    log.warning("a coordinator of another version; each goes on by itself", replica=subject)
+                self._strangers.add(subject)
             elif kind is Kind.CAME:
                 log.info("coordinator came", replica=subject)
             elif kind is Kind.LEFT:

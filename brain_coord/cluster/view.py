@@ -8,7 +8,10 @@ came back at another one: the higher epoch wins, everywhere, and the loser ends 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+PROTOCOL: Final = 1
+"""Of these messages and of the hop. Coordinators of another one go on by themselves until all are of one version."""
 
 
 class Kind(StrEnum):
@@ -21,6 +24,7 @@ class Kind(StrEnum):
     ASK = "ask"  # messages of a replica were missed: ask it for all of it
     TELL = "tell"  # somebody missed some of ours
     DECIDED = "decided"  # an operator decided something about a node
+    STRANGER = "stranger"  # another replica speaks another protocol
     TWIN = "twin"  # another replica bears our name
 
 
@@ -127,6 +131,8 @@ class SharedView:
             return [] if run == self.run else [Effect(Kind.TWIN, name)]
         effects: list[Effect] = []
         peer = self.peers.get(name)
+        if kind == "beat" and message.get("protocol") != PROTOCOL:
+            return [*([] if peer is None else self._drop(peer)), Effect(Kind.STRANGER, name)]
         if kind == "beat":
             if peer is not None and peer.run != run:
                 effects += self._drop(peer)

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
+import secrets
 import signal
+import time
 from time import monotonic
 
 import httpx
 import pytest
 
+from brain_coord.cluster.secret import ClusterSecret
 from brain_node.contract.identity import Identity
 from tests.cluster.conftest import QUIET
 from tests.support.cluster import Cluster
@@ -201,6 +205,26 @@ async def test_nobody_without_the_secret_gets_through_the_hop(pair, path):
             reply = await client.post(pair["b"].url + path, content=b"{}", headers=headers)
             assert reply.status_code == 403, reply.text
     assert pair.secret not in pair["b"].program.output
+
+
+async def test_a_proof_holds_once_for_its_body_and_a_job_of_another_version_is_declined(pair):
+    path, body = "/cluster/v1/job", b"{}"
+
+    def proof(**more: object) -> dict[str, str]:
+        digest = hashlib.sha256(body).hexdigest()
+        claims = {"from": "z", "to": "b", "path": path, "at_s": time.time(), "nonce": secrets.token_hex(8), **more}
+        return {"x-brain-cluster": ClusterSecret(pair.secret).prove({"sha256": digest, **claims})}
+
+    async with httpx.AsyncClient(trust_env=False, base_url=pair["b"].url) as client:
+        once = proof()
+        declined = await client.post(path, content=body, headers=once)
+        assert (declined.status_code, declined.json()["cause"]) == (404, "replica_away")
+        assert (await client.post(path, content=body, headers=once)).status_code == 403
+        assert (await client.post(path, content=b"other", headers=proof())).status_code == 403
+        assert (await client.post(path, content=body, headers=proof(to="a"))).status_code == 403
+        job = {"node": "N-0", "epoch": 1, "class": "NATIVE_NETWORK", "job": "j", "model": "m", "deadline_s": 1.0}
+        moved = await client.post(path, content=body, headers=proof(route=CHAT, **job))
+        assert (moved.status_code, moved.json()["cause"], moved.json()["ran"]) == (409, "no_free_slot", False)
 
 
 async def test_a_node_is_linked_at_one_coordinator_and_the_newest_session_wins(pair, key):

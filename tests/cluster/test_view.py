@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from brain_coord.cluster.view import Effect, Kind, SharedView
+from brain_coord.cluster.view import PROTOCOL, Effect, Kind, SharedView
 
 TTL = 6.0
 
@@ -13,8 +13,9 @@ def view(name: str = "a") -> SharedView:
     return SharedView(name, f"run-{name}", TTL)
 
 
-def beat(name: str = "b", seq: int = 0, run: str = "1", leaving: bool = False) -> dict:
-    return {"type": "beat", "from": name, "run": run, "seq": seq, "address": f"http://{name}", "leaving": leaving}
+def beat(name: str = "b", seq: int = 0, run: str = "1", leaving: bool = False, protocol: int = PROTOCOL) -> dict:
+    members = {"seq": seq, "address": f"http://{name}", "leaving": leaving, "protocol": protocol}
+    return {"type": "beat", "from": name, "run": run, **members}
 
 
 def nodes(
@@ -152,6 +153,15 @@ def test_when_the_holder_goes_the_older_claim_counts_again():
     told(shared, "c", ("N1", 1000))
     shared.hear(nodes("b", 2, gone=["N1"]), 0.0)
     assert shared.holder("N1").replica == "c"
+
+
+def test_a_replica_of_another_protocol_is_let_alone():
+    shared = view()
+    assert shared.hear(beat(protocol=PROTOCOL + 1), 0.0) == [Effect(Kind.STRANGER, "b")]
+    assert shared.hear(nodes("b", 1, ("N1", 5), first=True, last=True), 0.0) == []
+    assert shared.present() == ["a"]
+    told(shared, "b", ("N1", 5), seq=3)
+    assert Effect(Kind.NODE, "N1") in shared.hear(beat(protocol=PROTOCOL + 1), 1.0)
 
 
 def test_another_with_our_name_is_found_out():
