@@ -178,13 +178,13 @@ class GuardedConnection(ClientConnection):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """So does each header."""
-        self._head_size += len(name) + len(value) + 4
-        headers, bounds = self.headers, self.bounds
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        headers = self.headers
         headers.append((name, value))
-        if self._head_size > bounds.head_bytes or len(headers) > bounds.headers:
+        self._head_size = size = self._head_size + len(name) + len(value) + 4
+        if size > self.bounds.head_bytes or len(headers) > self.bounds.headers:
             self._too_large = True
             raise HeadTooLarge
 

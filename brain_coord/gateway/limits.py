@@ -182,14 +182,15 @@ class SharedMeters(Protocol):
 class TaggedSend:
     """An ASGI `send` that adds headers to the head of the answer, whoever sends it."""
 
-    __slots__ = ("_send", "headers")
+    __slots__ = ("bare", "headers")
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self.bare = send
+        """For what follows the head: an event of a stream need not come by here."""
         self.headers: Headers = []
 
     def __call__(self, event: Event) -> Awaitable[None]:
         """Send an event; only a head is touched, so a stream pays one comparison for each of its events."""
         if event["type"] == "http.response.start" and self.headers:
             event = {**event, "headers": [*event.get("headers", ()), *self.headers]}
-        return self._send(event)
+        return self.bare(event)

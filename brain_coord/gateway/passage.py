@@ -132,8 +132,7 @@ class Passage:
         return self._out(), Tail(self._held, self._done)
 
     def _take(self, event: bytes, now: float) -> None:
-        plain = event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2 and b"\r" not in event
-        data = event[6:-2] if plain else sse.data_of(event)
+        data = sse.data_of(event)
         if data is None:  # comments, ids, retry hints: passed on in their place, never tokens
             self._pass(event)
             return

@@ -82,6 +82,7 @@ class ClientStream:
         self.begun = True
         headers = [EVENT_STREAM, *NO_BUFFERING, *self._headers()]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._send = getattr(self._send, "bare", self._send)
 
     def _check_quiet(self) -> None:
         """Send a comment when nothing was sent for the keep-alive time: proxies cut connections that look idle."""
