@@ -1,6 +1,7 @@
 """The client's side of a stream: it begins late, keeps alive while nothing comes, and ends once."""
 
 import asyncio
+import weakref
 
 from brain_coord.gateway import sink
 from brain_coord.gateway.sink import KEEP_ALIVE, ClientStream
@@ -99,3 +100,21 @@ async def test_closing_stops_the_comments_and_leaves_the_answer_as_it_is():
     await asyncio.sleep(0.2)
     assert wire.events == []
     assert not stream.begun
+
+
+async def test_whoever_is_told_of_the_commit_is_let_go_with_it():
+    class Told:
+        def __call__(self) -> None:
+            pass
+
+    for commits in (True, False):
+        stream, told = stream_on(Wire()), Told()
+        stream.on_commit = told
+        gone = weakref.ref(told)
+        del told
+        if commits:
+            await stream.write(b"one")
+        else:
+            await stream.close()
+        assert gone() is None
+        await stream.close()
