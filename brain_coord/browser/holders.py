@@ -1,8 +1,6 @@
-"""Which tab holds which stage: stages are given to tabs as they come and go, and what they make of them is compared."""
+"""Which tab holds which stage: stages are given to tabs as they come and go."""
 
 import asyncio
-import random
-import secrets
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
@@ -10,14 +8,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-import numpy as np
 import structlog
 
-from brain_coord.browser.agreement import Finding, Numbers, Question, compare
+from brain_coord.browser.agreement import Numbers, Question
+from brain_coord.browser.comparisons import RETRY_S, Comparisons
 from brain_coord.browser.models import BrowserModel, Stage
 from brain_coord.browser.shelf import Shelf
 from brain_coord.browser.spread import next_move, surplus
-from brain_coord.browser.stage_work import Floats, StageDesk
+from brain_coord.browser.stage_work import StageDesk
 from brain_coord.browser.tab import MATMUL, Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
@@ -29,10 +27,6 @@ log = structlog.get_logger("brain.browser")
 
 LOOK_S: Final = 0.5
 FILES_S: Final = 2.0
-RETRY_S: Final = 60.0
-SUSPENDED_S: Final = 600.0
-
-PROBE_TOKENS: Final = 8
 
 
 @dataclass(slots=True)
@@ -42,22 +36,20 @@ class StageKeeper:
     tabs: Tabs
     shelf: Shelf
     desk: StageDesk
-    agreed: dict[str, set[frozenset[str]]] = field(default_factory=dict)
-    """By stage, the pairs of tabs that were compared and agreed."""
-    _suspended: dict[tuple[str, str], float] = field(default_factory=dict)
+    comparisons: Comparisons = field(init=False)
     _used: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Running answers by tab and stage."""
     _retired: set[tuple[str, str]] = field(default_factory=set)
     """Tabs and stages that get no new answers; dropped once no answer runs on them."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.comparisons = Comparisons(self.tabs, self.desk)
+
     def left(self, tab: Tab) -> None:
-        """The tab is gone, and with it what it held and what was found out about that."""
-        for pairs in self.agreed.values():
-            pairs -= {pair for pair in pairs if tab.tab_id in pair}
+        """The tab is gone, and with it what it held."""
+        self.comparisons.left(tab)
         self._retired = {(tab_id, name) for tab_id, name in self._retired if tab_id != tab.tab_id}
-        now = monotonic()
-        self._suspended = {key: until for key, until in self._suspended.items() if until > now}
 
     def holders(self, stage: Stage) -> list[Tab]:
         """The tabs that hold a stage and may be asked for it."""
@@ -66,19 +58,6 @@ class StageKeeper:
     def held(self, model: BrowserModel) -> bool:
         """Whether somebody holds every stage."""
         return all(self.holders(stage) for stage in model.stages)
-
-    def holders_of(self, stages: Iterable[Stage], without: Sequence[Tab]) -> list[Tab]:
-        """Tabs that hold all of these and could be asked now, in an order that nobody can foresee."""
-        names = {stage.name for stage in stages}
-        found = [tab for tab in self.tabs.online if names <= tab.stages and tab not in without and tab.free > 0]
-        random.SystemRandom().shuffle(found)
-        return found
-
-    def twins(self, stage: Stage, tab_id: str) -> list[str]:
-        """The tabs whose results for a stage were compared with this one's and agreed."""
-        return sorted(
-            other for pair in self.agreed.get(stage.name, set()) if tab_id in pair for other in pair - {tab_id}
-        )
 
     def use(self, tab: Tab, stages: Iterable[Stage]) -> None:
         """An answer begins to run on these; `unuse` follows."""
@@ -134,7 +113,7 @@ class StageKeeper:
         if tab is not None and stage.name in tab.stages:
             log.info("stage moved away", tab=tab_id, stage=stage.name)
             tab.stages.discard(stage.name)
-            self._forget_pairs(tab, stage.name)
+            self.comparisons.forget(tab, stage.name)
             self._retired.add((tab_id, stage.name))
 
     def _drop_retired(self) -> None:
@@ -160,7 +139,7 @@ class StageKeeper:
             and tab.loading is None
             and tab.ops_s is not None
             and tab.liveness(now) in (Liveness.ONLINE, Liveness.BUSY)
-            and self._suspended.get((tab.tab_id, stage.name), 0.0) < now
+            and not self.comparisons.suspended(tab, stage.name)
             and (tab.memory_mib is None or self._held_mib(tab) + stage.need_mib <= tab.memory_mib)
         }
         if not able:
@@ -192,94 +171,26 @@ class StageKeeper:
                 return
             log.info("stage loaded", tab=tab.tab_id, stage=stage.name, cached_bytes=said.get("cached"))
             others = [each for each in self.holders(stage) if each is not tab]
-            if others and not await self._passes(model, stage, others[0], tab):
+            if others and not await self.comparisons.passes(model, stage, others[0], tab):
                 return
             if tab.session is session:
                 tab.stages.add(stage.name)
                 self.tabs.capacity()
         except WorkFault as fault:
             log.warning("stage not loaded", tab=tab.tab_id, stage=stage.name, cause=fault.cause, reason=str(fault))
-            self._suspended[tab.tab_id, stage.name] = monotonic() + RETRY_S
+            self.comparisons.suspend(tab, stage.name, RETRY_S)
         finally:
             if tab.session is session:
                 tab.loading = None
                 await self.tabs.tell(tab, "standing", f"holds {', '.join(sorted(tab.stages)) or 'no stage'}")
 
-    # --- whether they agree ------------------------------------------------------------------------------------------
-
-    async def _passes(self, model: BrowserModel, stage: Stage, one: Tab, two: Tab) -> bool:
-        """Compare a replica with who holds the stage, on activations that neither can have seen."""
-        question = Question(model, (stage,), probe(model, stage))
-        try:
-            finding = await compare(self.desk, question, one, two, self.holders_of((stage,), (one, two)))
-        except WorkFault as fault:
-            log.warning("replica not compared", stage=stage.name, tabs=[one.tab_id, two.tab_id], cause=fault.cause)
-            self._suspended[two.tab_id, stage.name] = monotonic() + RETRY_S
-            return False
-        await self._take(finding, question, one, two)
-        return finding.reason is None or finding.wrong is one
-
     def look_again(self, tab: Tab, question: Question, known: Numbers, story: dict[str, Any]) -> bool:
         """Let another holder make the same of a running answer's activations, beside it; `False` when there is none."""
-        others = self.holders_of(question.stages, (tab,))
+        others = self.comparisons.holders_of(question.stages, (tab,))
         if not others:
             return False
-        self._spawn(self._look_again(tab, others[0], question, known, story))
+        self._spawn(self.comparisons.look_again(tab, others[0], question, known, story))
         return True
-
-    async def _look_again(
-        self, tab: Tab, other: Tab, question: Question, known: Numbers, story: dict[str, Any]
-    ) -> None:
-        thirds = self.holders_of(question.stages, (tab, other))
-        try:
-            finding = await compare(self.desk, question, tab, other, thirds, known)
-        except WorkFault as fault:
-            log.info("answer not compared", stages=question.name, tabs=[tab.tab_id, other.tab_id], cause=fault.cause)
-            return
-        story |= {"with": other.tab_id, "result": "agreed" if finding.reason is None else "differed"}
-        if finding.wrong is not None and finding.third is not None:
-            story |= {"wrong": finding.wrong.tab_id, "settled_by": finding.third.tab_id}
-        await self._take(finding, question, tab, other)
-
-    async def _take(self, finding: Finding, question: Question, one: Tab, two: Tab) -> None:
-        """What a comparison means for the tabs."""
-        if finding.reason is None:
-            self._agree(question, one, two)
-        elif finding.wrong is not None and finding.third is not None:
-            right = two if finding.wrong is one else one
-            self._agree(question, right, finding.third)
-            reason = f"{question.name}: {finding.reason}; a third tab bears out the other"
-            self.tabs.outcome(finding.wrong, "mismatched", "shadow", reason)
-            for stage in question.stages:
-                self._forget_pairs(finding.wrong, stage.name)
-            await self.tabs.caught(finding.wrong, reason)
-            await self.desk.drop(finding.wrong, [stage.name for stage in question.stages], None)
-            self.tabs.capacity()
-        else:
-            await self._stop_pair(finding.reason, question, one, two)
-
-    def _agree(self, question: Question, one: Tab, two: Tab) -> None:
-        for stage in question.stages:
-            self.agreed.setdefault(stage.name, set()).add(frozenset({one.tab_id, two.tab_id}))
-        for tab in (one, two):
-            self.tabs.outcome(tab, "matched", "shadow")
-
-    async def _stop_pair(self, reason: str, question: Question, one: Tab, two: Tab) -> None:
-        """Two words against each other: neither serves these stages until others have taken them."""
-        log.warning("tabs disagree", stages=question.name, tabs=[one.tab_id, two.tab_id], reason=reason)
-        names = [stage.name for stage in question.stages]
-        for tab in (one, two):
-            for name in names:
-                tab.stages.discard(name)
-                self._forget_pairs(tab, name)
-                self._suspended[tab.tab_id, name] = monotonic() + SUSPENDED_S
-            await self.tabs.tell(tab, "disagreement", f"{question.name}: {reason}")
-            await self.desk.drop(tab, names, None)
-        self.tabs.capacity()
-
-    def _forget_pairs(self, tab: Tab, name: str) -> None:
-        pairs = self.agreed.get(name, set())
-        pairs -= {pair for pair in pairs if tab.tab_id in pair}
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -291,11 +202,3 @@ class StageKeeper:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def probe(model: BrowserModel, stage: Stage) -> Floats:
-    """Activations that nobody can have seen: of random tokens for the first stage, random ones for the others."""
-    rng = np.random.default_rng(secrets.randbits(128))
-    if stage.first == 0:
-        return model.embeddings([int(token) for token in rng.integers(0, model.config.vocab_size, PROBE_TOKENS)])
-    return rng.standard_normal((PROBE_TOKENS, model.config.hidden_size), dtype=np.float32)

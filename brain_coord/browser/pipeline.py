@@ -106,7 +106,7 @@ class Pipeline:
     def _plan(self) -> SpotCheck | None:
         """Sometimes one hop, of those whose stages another tab holds too, is looked at again."""
         hop = CHANCE.choice(self.hops)
-        if not wanted(hop.tab) or not self.keeper.holders_of(hop.stages, (hop.tab,)):
+        if not wanted(hop.tab) or not self.keeper.comparisons.holders_of(hop.stages, (hop.tab,)):
             return None
         at_token = 1 + CHANCE.randrange(WITHIN_TOKENS)
         return SpotCheck(self.model, hop.tab, hop.session, tuple(hop.stages), at_token)
@@ -246,7 +246,11 @@ class Pipeline:
                     "layers": [stage.first, stage.last],
                     "tabs": sorted(self.used.get(stage.name, ())),
                     "agreed_with": sorted(
-                        {twin for tab in self.used.get(stage.name, ()) for twin in self.keeper.twins(stage, tab)}
+                        {
+                            twin
+                            for tab in self.used.get(stage.name, ())
+                            for twin in self.keeper.comparisons.twins(stage, tab)
+                        }
                     ),
                 }
                 for stage in self.model.stages

@@ -253,7 +253,7 @@ async def test_a_replica_serves_only_when_it_agrees_and_a_disagreement_stops_the
         await lent.until(lambda: len(lent.holders()[0]) == 2)
         stage = lent.keeper.shelf.models[MODEL].stages[0]
         one, two = lent.holders()[0]
-        assert lent.keeper.twins(stage, one) == [two]
+        assert lent.keeper.comparisons.twins(stage, one) == [two]
         await lent.tabs[1].close()
         await lent.until(lambda: len(lent.holders()[0]) == 1)
         async with lent_tab(browser, lent.inside.url, changed={"qwen3.js": lies_when("true")}):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from brain_coord.browser import agreement, holders, pipeline, product_check, spot_check, tab
+from brain_coord.browser import agreement, comparisons, pipeline, product_check, spot_check, tab
 from brain_coord.browser.plausible import SpeedRules
 
 TEXT = (Path(__file__).parent.parent.parent / "ROUTING.md").read_text()
@@ -23,7 +23,7 @@ def test_the_constants():
         spot_check.NEW_OUTCOMES,
         tab.FIRST_WAY_BACK_S,
         tab.LAST_WAY_BACK_S,
-        holders.SUSPENDED_S,
+        comparisons.SUSPENDED_S,
         pipeline.MOST_MOVES,
     ]
 
