@@ -169,6 +169,7 @@ class ActionExecutor:
         process, probe = self.process, self._probe
         assert process is not None
         was_ready = self._machine.was_ready
+        ended_by_us, said = process.running, self._log.tail()
         leftovers = await process.end(term_grace_s)
         if probe is not None:
             await probe.close()
@@ -177,7 +178,10 @@ class ActionExecutor:
             log.error(
                 "engine_leftovers", model=self._machine.spec.model_id, pids=leftovers.processes, files=leftovers.files
             )
-        cause = classify(self._log.tail(), process.code, was_ready=was_ready)
+        if ended_by_us:  # its exit code and its last words are our doing
+            cause = classify(said, None, was_ready=was_ready)
+        else:
+            cause = classify(self._log.tail(), process.code, was_ready=was_ready)
         self._around.ports.discard(process.port)
         if cause.kind is CauseKind.PORT_TAKEN:
             self._tried_ports.add(process.port)

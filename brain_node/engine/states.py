@@ -202,7 +202,7 @@ class EngineMachine:
             case LaunchFailed(_, cause):
                 return self._settle(cause, None, now, run)
             case Ended(_, cause, held):
-                return self._settle(self._own_cause or cause, held, now, run)
+                return self._settle(self._cause_of_end(cause), held, now, run)
 
     def _launch(self, now: float) -> list[Action]:
         self.starts += 1
@@ -346,6 +346,14 @@ class EngineMachine:
         self.state, self.since = state, now
 
     # --- causes that the machine itself finds ---------------------------------------------------------------------
+
+    def _cause_of_end(self, read: Cause) -> Cause:
+        """What ended it: what was found here, or what its log says where that knows better."""
+        own = self._own_cause
+        # On a busy machine the root may be so slow to follow its dead core that it is found hanging first.
+        if own is None or (own.kind is CauseKind.HUNG and read.kind is CauseKind.ENGINE_CORE_DIED):
+            return read
+        return own
 
     def _hung(self, why: str) -> Cause:
         return Cause(

@@ -229,6 +229,18 @@ def test_one_silent_canary_is_enough_when_a_process_is_stopped():
     assert "stopped" in bench.machine.cause.message
 
 
+def test_an_engine_found_hanging_because_its_core_had_died_is_told_as_that():
+    bench = Bench()
+    bench.make_ready()
+    bench.look(stopped=1)
+    bench.machine.vitality.canary_sent(bench.now)
+    bench.says(CanaryBack(1, CanaryResult.SILENT))
+    bench.now += Timing().stall_grace_s
+    assert bench.machine.tick(bench.now) == [EndGroup(1, 0.0)]
+    bench.says(Ended(1, Cause(CauseKind.ENGINE_CORE_DIED, "died", "wait"), None))
+    assert bench.machine.cause.kind is CauseKind.ENGINE_CORE_DIED
+
+
 @pytest.mark.case("B-09")
 def test_a_busy_engine_is_never_asked_for_a_token():
     bench = Bench()
