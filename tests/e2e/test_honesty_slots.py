@@ -57,10 +57,9 @@ async def test_64_claimed_slots_of_an_engine_that_serves_one_are_cut_to_what_it_
     with Lab(tmp_path / "coord") as lab:
         async with (
             RawNode(lab.url, models=[MODEL], slots=64, script=one_lane()) as liar,
-            RawNode(lab.url, models=[MODEL], slots=1, script=one_lane()) as honest,
             http_client(lab) as client,
         ):
-            await ready(lab, liar, honest)
+            await ready(lab, liar)
             before = seen(lab, liar)
             assert (before["slots"], before["reported"]["slots"]) == (START, 64), (
                 "at first a claim is worth a few slots"
@@ -75,9 +74,9 @@ async def test_64_claimed_slots_of_an_engine_that_serves_one_are_cut_to_what_it_
             assert after["slots"] <= 12
             assert after["reported"]["slots"] == 64
 
-            # Crowding in its jobs has cost it speed, and so rank: the next request goes to its honest twin.
-            decision = (await client.post("/v1/route", json=chat())).json()["node"]
-            assert decision["ranked"][0]["node_id"] == honest.node_id
+            # Crowding in its jobs has cost it speed, and so rank.
+            speed = [each["measured"]["credited_tok_s"][MODEL] for each in (before, after)]
+            assert speed[1] < speed[0] / 2
             identity = liar.identity
             await liar.leave()
             async with RawNode(lab.url, models=[MODEL], slots=1000, identity=identity, script=one_lane()) as back:
