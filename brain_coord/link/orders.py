@@ -26,7 +26,6 @@ class Orders:
     """Messages to linked nodes."""
 
     registry: Registry
-    skip_notice_s: float = SKIP_NOTICE_S
     _told: dict[str, dict[str, int]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -64,7 +63,7 @@ class Orders:
             nodes = list(self.registry.nodes.values())
             for node in nodes:
                 await self._tell_skips(node)
-                await asyncio.sleep(self.skip_notice_s / len(nodes))
+                await asyncio.sleep(SKIP_NOTICE_S / len(nodes))
             if not nodes:
                 await asyncio.sleep(1.0)
 
