@@ -40,9 +40,14 @@ def spec(engine_env, known_text_model) -> EngineSpec:
 
 
 @pytest.fixture
-async def engine(spec, tmp_path):
+def surroundings(tmp_path) -> Surroundings:
     timing = replace(Timing(), canary_idle_s=3.0, look_ready_s=1.0, backoff_first_s=0.5)
-    made = EngineSupervisor(spec, Surroundings(tmp_path / "data", timing=timing))
+    return Surroundings(tmp_path / "data", timing=timing)
+
+
+@pytest.fixture
+async def engine(spec, surroundings, tmp_path):
+    made = EngineSupervisor(spec, surroundings)
     yield made
     await made.stop()
     assert made.leftovers == []
@@ -163,9 +168,9 @@ async def test_a_real_engine_whose_port_was_stolen_takes_another(engine, known_t
         assert await ask(engine) == known_text_model.sentence
 
 
-async def test_a_real_engines_context_is_lowered_to_what_its_cache_holds(engine, spec, smollm2_model, tmp_path):
+async def test_a_real_engines_context_is_lowered_to_what_its_cache_holds(surroundings, spec, smollm2_model):
     small = replace(spec, model_id="test/smollm2", model_path=smollm2_model.path, context=8192, kv_cache_bytes=64 << 20)
-    other = EngineSupervisor(small, engine._around)
+    other = EngineSupervisor(small, surroundings)
     try:
         await other.start()
         await ready(other)
