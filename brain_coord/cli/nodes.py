@@ -1,34 +1,24 @@
 """`brain-coord nodes`: the fleet as the coordinator sees it, and the operator's word about one node."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from sqlalchemy import Connection
 
-from brain_coord.admin import AdminError, NotRunning, ask
-from brain_coord.cli.node_names import one_node
+from brain_coord.cli.node_names import one_of
 from brain_coord.cli.node_view import print_node, remembered
 from brain_coord.cli.rows import print_rows
-from brain_coord.cli.store_access import AsJson, DataDir, fail, open_store, print_json
+from brain_coord.cli.running import ask_or, ask_running
+from brain_coord.cli.store_access import AsJson, DataDir, open_store, print_json
 from brain_coord.node_desk import DEFAULT_BAN
 from brain_coord.store import nodes as stored
 
 nodes_app = typer.Typer(help="The fleet as the coordinator sees it.", invoke_without_command=True)
 
 NodeName = Annotated[str, typer.Argument(metavar="ID", help="A node id, or enough of its first digits.")]
-
-
-@contextmanager
-def _answered() -> Iterator[None]:
-    """A refusal of the running coordinator ends the command."""
-    try:
-        yield
-    except AdminError as error:
-        fail("coordinator", str(error), "See the coordinator's log")
 
 
 def _offline(data_dir: Path) -> list[dict[str, Any]]:
@@ -52,6 +42,14 @@ def _offline(data_dir: Path) -> list[dict[str, Any]]:
     ]
 
 
+def _listed(data_dir: Path) -> list[dict[str, Any]]:
+    return list(ask_or(lambda: _offline(data_dir), data_dir, "nodes"))
+
+
+def _one_node(data_dir: Path, typed: str) -> str:
+    return one_of("node", typed, [str(node["node_id"]) for node in _listed(data_dir)])
+
+
 @nodes_app.callback()
 def nodes(
     context: typer.Context,
@@ -61,11 +59,7 @@ def nodes(
     """List every node that ever joined: state, models, measured speed, RTT and reliability."""
     if context.invoked_subcommand is not None:
         return
-    with _answered():
-        try:
-            listed = ask(data_dir, "nodes")
-        except NotRunning:
-            listed = _offline(data_dir)
+    listed = _listed(data_dir)
     if as_json:
         print_json(listed)
     elif listed:
@@ -93,13 +87,13 @@ def _row(node: dict[str, Any]) -> list[str]:
 @nodes_app.command("show")
 def show(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
     """Show one node: state and way back, claims beside measurements, its score term by term, each event."""
-    node_id = one_node(data_dir, node)
-    with _answered():
-        try:
-            view = ask(data_dir, "node_show", node_id=node_id)
-        except NotRunning:
-            with open_store(data_dir, write=False) as connection:
-                view = remembered(connection, node_id, time.time())
+    node_id = _one_node(data_dir, node)
+
+    def offline() -> dict[str, Any]:
+        with open_store(data_dir, write=False) as connection:
+            return remembered(connection, node_id, time.time())
+
+    view = ask_or(offline, data_dir, "node_show", node_id=node_id)
     if as_json:
         print_json(view)
     else:
@@ -150,11 +144,7 @@ def undrain(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
 @nodes_app.command("addresses")
 def addresses(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Show who joins from where: nodes by network address, as the running coordinator saw them."""
-    with _answered():
-        try:
-            rows = ask(data_dir, "node_addresses")
-        except NotRunning:
-            fail("not_running", "no coordinator runs on this data directory", "Start it: brain-coord serve")
+    rows = ask_running(data_dir, "node_addresses")
     if as_json:
         print_json(rows)
         return
@@ -186,14 +176,14 @@ _DONE = {
 
 def _act(data_dir: Path, name: str, act: str, as_json: bool, reason: str | None = None) -> None:
     """Through the running coordinator, which carries it out at once; without one it holds from the next start on."""
-    node_id = one_node(data_dir, name)
-    with _answered():
-        try:
-            view = ask(data_dir, f"node_{act}", node_id=node_id, reason=reason)
-        except NotRunning:
-            with open_store(data_dir, write=True) as connection:
-                _OFFLINE_ACTS[act](connection, node_id, reason)
-                view = remembered(connection, node_id, time.time())
+    node_id = _one_node(data_dir, name)
+
+    def offline() -> dict[str, Any]:
+        with open_store(data_dir, write=True) as connection:
+            _OFFLINE_ACTS[act](connection, node_id, reason)
+            return remembered(connection, node_id, time.time())
+
+    view = ask_or(offline, data_dir, f"node_{act}", node_id=node_id, reason=reason)
     if as_json:
         print_json(view)
     else:

@@ -4,21 +4,16 @@ from typing import Any, Final
 
 import typer
 
-from brain_coord.admin import AdminError, NotRunning, ask
 from brain_coord.cli.rows import print_rows
-from brain_coord.cli.store_access import TEMPORARY, AsJson, DataDir, fail, print_json
+from brain_coord.cli.running import ask_running
+from brain_coord.cli.store_access import AsJson, DataDir, print_json
 
 HEADS: Final = ("coordinator", "address", "nodes", "heard", "")
 
 
 def status(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Show the running coordinator in short: requests, nodes, receipts, and the coordinators of its cluster."""
-    try:
-        seen = ask(data_dir, "status")
-    except NotRunning:
-        fail("not_running", "no coordinator runs on this data folder", "Start one with `brain-coord serve`", TEMPORARY)
-    except AdminError as error:
-        fail("coordinator", str(error), "See the coordinator's log")
+    seen = ask_running(data_dir, "status")
     if as_json:
         print_json(seen)
         return

@@ -1,35 +1,24 @@
 """`brain-coord tabs`: the browser tabs that lend their GPU, and the operator's word about one."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from brain_coord.admin import AdminError, NotRunning, ask
+from brain_coord.cli.node_names import one_of
 from brain_coord.cli.rows import print_rows
-from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
+from brain_coord.cli.running import ask_or
+from brain_coord.cli.store_access import AsJson, DataDir, open_store, print_json
 from brain_coord.node_desk import DEFAULT_BAN
 from brain_coord.store import tabs as stored
 from brain_coord.store.records import TabRecord
-from brain_node.contract.nearest import did_you_mean
 
 tabs_app = typer.Typer(help="The browser tabs that lend their GPU.", invoke_without_command=True)
 
 TabName = Annotated[str, typer.Argument(metavar="ID", help="A tab id, or enough of its first digits.")]
 LISTED: Final = 1000
 """Remembered tabs that are listed while no coordinator runs, those seen last first."""
-
-
-@contextmanager
-def _answered() -> Iterator[None]:
-    """A refusal of the running coordinator ends the command."""
-    try:
-        yield
-    except AdminError as error:
-        fail("coordinator", str(error), "See the coordinator's log")
 
 
 @tabs_app.callback()
@@ -70,15 +59,16 @@ def unban(data_dir: DataDir, tab: TabName, as_json: AsJson = False) -> None:
 
 def _act(data_dir: Path, typed: str, reason: str | None, as_json: bool) -> None:
     tab_id = _one_tab(data_dir, typed)
-    with _answered():
-        try:
-            view = ask(data_dir, "tab_unban" if reason is None else "tab_ban", tab_id=tab_id, reason=reason)
-        except NotRunning:
-            with open_store(data_dir, write=True) as connection:
-                stored.ban_tab(connection, tab_id, reason, time.time())
-                record = stored.get_tab(connection, tab_id)
-            assert record is not None
-            view = _remembered(record)
+
+    def offline() -> dict[str, Any]:
+        with open_store(data_dir, write=True) as connection:
+            stored.ban_tab(connection, tab_id, reason, time.time())
+            record = stored.get_tab(connection, tab_id)
+        assert record is not None
+        return _remembered(record)
+
+    act = "tab_unban" if reason is None else "tab_ban"
+    view = ask_or(offline, data_dir, act, tab_id=tab_id, reason=reason)
     if as_json:
         print_json(view)
     else:
@@ -86,11 +76,7 @@ def _act(data_dir: Path, typed: str, reason: str | None, as_json: bool) -> None:
 
 
 def _listed(data_dir: Path) -> list[dict[str, Any]]:
-    with _answered():
-        try:
-            return list(ask(data_dir, "tabs"))
-        except NotRunning:
-            return [_remembered(record) for record in _stored(data_dir)]
+    return list(ask_or(lambda: [_remembered(record) for record in _stored(data_dir)], data_dir, "tabs"))
 
 
 def _stored(data_dir: Path) -> list[TabRecord]:
@@ -99,17 +85,8 @@ def _stored(data_dir: Path) -> list[TabRecord]:
 
 
 def _one_tab(data_dir: Path, typed: str) -> str:
-    """The id of the one tab that is meant; anything else ends the command."""
-    wanted = typed.strip().upper().rstrip("…")
-    wanted = wanted if wanted.startswith("N-") else f"N-{wanted}"
     known = {str(tab["node_id"]) for tab in _listed(data_dir)} | {record.tab_id for record in _stored(data_dir)}
-    matching = sorted(tab_id for tab_id in known if tab_id.startswith(wanted))
-    if not matching:
-        hint = did_you_mean(wanted, known, "See the ids with: brain-coord tabs")
-        fail("no_such_tab", f"no tab {typed} has lent here", hint, USAGE)
-    if len(matching) > 1 and wanted not in matching:
-        fail("ambiguous_tab", f"{typed} could be {', '.join(matching[:5])}", "Give more digits of the id", USAGE)
-    return wanted if wanted in matching else matching[0]
+    return one_of("tab", typed, known)
 
 
 def _remembered(record: TabRecord) -> dict[str, Any]:

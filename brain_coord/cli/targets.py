@@ -4,18 +4,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from brain_coord.admin import AdminError, NotRunning, ask
-from brain_coord.cli.store_access import TEMPORARY, AsJson, DataDir, fail, print_json
+from brain_coord.cli.running import ask_running
+from brain_coord.cli.store_access import AsJson, DataDir, print_json
 
 
 def targets(data_dir: DataDir, as_json: AsJson = False) -> None:
     """List the upstreams of CLOUD_GPU and EXTERNAL_MODEL: state, models, load, and what is wrong with them."""
-    try:
-        listed = ask(data_dir, "targets")
-    except NotRunning:
-        fail("not_running", "no coordinator runs on this data folder", "Start one with `brain-coord serve`", TEMPORARY)
-    except AdminError as error:
-        fail("coordinator", str(error), "See the coordinator's log")
+    listed = ask_running(data_dir, "targets")
     if as_json:
         print_json(listed)
         return

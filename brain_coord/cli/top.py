@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from brain_coord.admin import AdminError, NotRunning, ask
 from brain_coord.cli.rows import print_rows
-from brain_coord.cli.store_access import TEMPORARY, AsJson, DataDir, fail, print_json
+from brain_coord.cli.running import ask_running
+from brain_coord.cli.store_access import AsJson, DataDir, print_json
 
 UNKNOWN: Final = "UNKNOWN"
 STATE_STYLE: Final = {"ONLINE": "green", "BUSY": "blue", "DEGRADED": "yellow", "DRAINING": "yellow", "OFFLINE": "dim"}
@@ -47,12 +47,7 @@ def top(
 
 
 def _look(data_dir: Path) -> dict[str, Any]:
-    try:
-        return dict(ask(data_dir, "top"))
-    except NotRunning:
-        fail("not_running", "no coordinator runs on this data folder", "Start one with `brain-coord serve`", TEMPORARY)
-    except AdminError as error:
-        fail("coordinator", str(error), "See the coordinator's log")
+    return dict(ask_running(data_dir, "top"))
 
 
 def figure(value: float | None, unit: str = "") -> str:

@@ -21,7 +21,8 @@ from brain_coord.store.store import Store
 from brain_node.contract.catalog import load_catalog
 from scripts.bench.fleet_sim import FINGERPRINT, identity_of, models_of, region_of
 from scripts.bench.procs import usage
-from scripts.bench.systems import PATH, ROOT, Stage, free_port
+from scripts.bench.systems import PATH, ROOT, Stage
+from tests.support.ports import free_port
 
 HEARTBEAT_S: Final = 15.0
 JOIN_S: Final = 240.0

@@ -3,11 +3,9 @@
 import contextlib
 import json
 import os
-import random
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ from typing import Any, Final, Self
 
 from scripts.bench.peers import installed
 from scripts.bench.procs import with_children
+from tests.support.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 MODEL: Final = "huggingfacetb/smollm2-135m-instruct"
@@ -254,15 +253,3 @@ class Stage:
         if "litellm" in wanted:
             found.append(self.litellm(engine))
         return found
-
-
-def free_port() -> int:
-    """A port nobody listens on, below those that outgoing connections take by themselves."""
-    for port in random.sample(range(20_000, 32_000), 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise SystemExit("no free port between 20000 and 32000")
