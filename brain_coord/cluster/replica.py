@@ -2,31 +2,29 @@
 
 import asyncio
 import secrets
-import ssl
-import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Any, Final
 
-import aiohttp
-import orjson
 import structlog
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
 from brain_coord.cluster import stray_slots
+from brain_coord.cluster.announcer import FLUSH_S, Announcer
 from brain_coord.cluster.bus import Bus
-from brain_coord.cluster.facts import facts_of, new_node, take_in
-from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, SLOT_PATH, HopClient
+from brain_coord.cluster.facts import new_node, take_in
+from brain_coord.cluster.hop_client import SLOT_PATH
 from brain_coord.cluster.hop_server import HopServer
+from brain_coord.cluster.hops_out import HopsOut
 from brain_coord.cluster.meters import ClusterMeters
-from brain_coord.cluster.remote_target import RemoteExchange, RemoteTarget
+from brain_coord.cluster.remote_target import RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
-from brain_coord.cluster.view import PROTOCOL, Effect, Kind, SharedView
+from brain_coord.cluster.view import Effect, Kind, SharedView
 from brain_coord.fleet.node import Elsewhere, Node
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import BodyBudget
 from brain_coord.gateway.http import Receive, Scope, Send
@@ -38,22 +36,8 @@ from brain_coord.routing.vocabulary import ResourceClass
 log = structlog.get_logger("brain.cluster")
 
 PREFIX: Final = "/cluster/"
-FLUSH_S: Final = 0.05
-"""How long changes are gathered before the others are told."""
-
-FACTS_S: Final = 0.25
-"""How often all that is known of one node is told at most; its load is told with every flush."""
-
-NODES_AT_ONCE: Final = 100
-"""Nodes of one message."""
-
-NEWS_PER_S: Final = 1000
-"""Nodes of which more than their load is told in a second, by all coordinators together: each has to take in all of it."""
-
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
-
-EVENT_S: Final = 10.0
 
 
 class Replica:
@@ -93,37 +77,24 @@ class Replica:
         )
         self._door = Doorkeeper(settings.secret, name)
         self.server = HopServer(registry, self._door, self.view.own.get, body_bytes, bodies, self._mark)
-        trust = None if settings.ca_file is None else ssl.create_default_context(cafile=settings.ca_file)
-        self._client = HopClient(name, settings.secret, trust)
+        self.hops = HopsOut(settings, name, self.view, self._follow, self._spawn)
+        self._announcer = Announcer(self.view, registry, self.server.given, name, self.run_id)
         self._registry = registry
         self._scores = scores
         self._gate = gate
         self._sync = sync
-        self._marked: set[Node] = set(registry.nodes.values())
-        self._sessions: dict[str, str] = {}
-        """Ids of the sessions here for which an epoch was drawn, by node id."""
-        self._told: dict[str, tuple[float, dict[str, Any]]] = {}
-        """What was told last of a node here, and when."""
-        self._loads: dict[str, tuple[str, int, dict[str, int]]] = {}
-        self._open: dict[str, set[RemoteExchange]] = {}
-        self._gone: list[str] = []
-        """Nodes whose session here ended, of which the others were not told yet."""
-        self._seq = 0
-        self._asks: set[str] = set()
-        self._tell_all = False
-        self._wake = asyncio.Event()
         self._echo_at = -settings.ttl_s
         self._together = False
         self._twin = False
         self._strangers: set[str] = set()
         self.leaving = False
-        self._tasks: set[asyncio.Task[None]] = set()
-        registry.on_touch.append(self._mark)
-        registry.on_heartbeat.append(self._mark)
-        registry.forward = self._forward
+        self._tasks: set[asyncio.Task[object]] = set()
+        registry.on_touch.append(self._announcer.mark)
+        registry.on_heartbeat.append(self._announcer.mark)
+        registry.forward = self.hops.forward
         scores.counts = self._counts
         gate.ticket_prefix = name + stray_slots.MARK
-        gate.stray = self._stray
+        gate.stray = self.hops.stray
 
     # --- what runs ----------------------------------------------------------------------------------------------------
 
@@ -138,21 +109,20 @@ class Replica:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._client.close()
+        await self.hops.close()
         await self.bus.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _message(self, kind: str, **members: Any) -> dict[str, Any]:
-        return {"type": kind, "from": self.name, "run": self.run_id, **members}
+    def _mark(self, node: Node) -> None:
+        self._announcer.mark(node)
 
     async def _came(self) -> None:
         """Redis is there, perhaps again: say what we have. The others' next beats tell what we missed."""
-        self._tell_all = True
-        self._wake.set()
+        self._announcer.tell_all()
         await self._beat()
         self._spawn(self._sync(None))
 
@@ -179,8 +149,14 @@ class Replica:
             await asyncio.sleep(self.settings.beat_s)
 
     async def _beat(self) -> None:
-        address, leaving = self.settings.address, self.leaving
-        await self.bus.send([self._message("beat", protocol=PROTOCOL, seq=self._seq, address=address, leaving=leaving)])
+        await self.bus.send([self._announcer.beat(self.settings.address, leaving=self.leaving)])
+
+    async def _flushes(self) -> None:
+        while True:
+            await self._announcer.wake.wait()
+            await asyncio.sleep(FLUSH_S)
+            if messages := self._announcer.gathered(monotonic()):
+                await self.bus.send(messages)
 
     @property
     def together(self) -> bool:
@@ -192,117 +168,9 @@ class Replica:
             await asyncio.sleep(SYNC_S)
             await self._sync(None)
 
-    # --- saying what is linked here -----------------------------------------------------------------------------------
-
-    def _mark(self, node: Node) -> None:
-        self._marked.add(node)
-        self._wake.set()
-
-    async def _flushes(self) -> None:
-        while True:
-            await self._wake.wait()
-            await asyncio.sleep(FLUSH_S)
-            self._wake.clear()
-            messages = self._gathered()
-            if asked := sorted(self._asks):
-                self._asks.clear()
-                messages.append(self._message("ask", of=asked))
-            if messages:
-                await self.bus.send(messages)
-
-    def _gathered(self) -> list[dict[str, Any]]:
-        """What has changed, or all of it, as messages; numbered here, so that one that is lost leaves a gap."""
-        marked, self._marked = self._marked, set()
-        self._claim_all(marked)
-        gone, self._gone = self._gone, []
-        if self._tell_all:
-            self._tell_all = False
-            return self._everything()
-        held = [node for node in marked if node.node_id in self.view.own]
-        known = self._news(held)
-        if self._marked:
-            self._wake.set()
-        messages = []
-        for start in range(0, max(len(held), bool(gone)), NODES_AT_ONCE):
-            some = held[start : start + NODES_AT_ONCE]
-            facts = [(node.node_id, self.view.own[node.node_id], told) for node in some if (told := known.get(node))]
-            load = [changed for node in some if (changed := self._load(node)) is not None]
-            if facts or load or gone:
-                messages.append(self._nodes(facts=facts, load=load, gone=gone))
-            gone = []
-        return messages
-
-    def _news(self, nodes: Sequence[Node]) -> dict[Node, dict[str, Any] | None]:
-        """All that is known of those nodes whose turn it is, `None` where it was told before; the others stay marked.
-
-        Nodes that just came are told at once, the others in turn: a median that moved a little can wait, unlike a load.
-        """
-        now, room = monotonic(), max(1, round(NEWS_PER_S * FLUSH_S / len(self.view.present())))
-        news: dict[Node, dict[str, Any] | None] = {}
-        for node in nodes:
-            before = self._told.get(node.node_id)
-            if before is not None:
-                if now - before[0] < FACTS_S or not room:
-                    self._marked.add(node)
-                    continue
-                room -= 1
-            known = facts_of(node)
-            news[node] = None if before is not None and before[1] == known else known
-            self._told[node.node_id] = (now, known)
-        return news
-
-    def _claim_all(self, nodes: Iterable[Node]) -> None:
-        """Draw epochs for new sessions, and let those go that ended."""
-        for node in nodes:
-            node_id, session = node.node_id, node.session
-            if session is None:
-                if self._sessions.pop(node_id, None) is not None:
-                    self.view.release(node_id)
-                    self._told.pop(node_id, None)
-                    self._loads.pop(node_id, None)
-                    self._gone.append(node_id)
-            elif self._sessions.get(node_id) != session.session_id:
-                if self.view.holder(node_id) is not None:
-                    node.guard.superseded(monotonic())
-                self._sessions[node_id] = session.session_id
-                self._told.pop(node_id, None)
-                self._loads.pop(node_id, None)
-                self.view.claim(node_id, time.time_ns() // 1_000_000)
-
-    def _everything(self) -> list[dict[str, Any]]:
-        nodes = [node for node_id in self.view.own if (node := self._registry.get(node_id)) is not None]
-        now = monotonic()
-        messages = []
-        for start in range(0, max(1, len(nodes)), NODES_AT_ONCE):
-            some = nodes[start : start + NODES_AT_ONCE]
-            facts = []
-            for node in some:
-                known = facts_of(node)
-                self._told[node.node_id] = (now, known)
-                facts.append((node.node_id, self.view.own[node.node_id], known))
-                self._loads.pop(node.node_id, None)
-            messages.append(self._nodes(facts=facts, load=[self._load(node) for node in some]))
-        messages[0]["first"] = messages[-1]["last"] = True
-        return messages
-
-    def _load(self, node: Node) -> tuple[str, int, dict[str, int]] | None:
-        """A node's jobs, if they are others than were told last."""
-        load = (node.node_id, node.active, dict(self.server.given.get(node.node_id, {})))
-        if self._loads.get(node.node_id) == load:
-            return None
-        self._loads[node.node_id] = load
-        return load
-
-    def _nodes(self, **members: Any) -> dict[str, Any]:
-        self._seq += 1
-        return self._message("nodes", seq=self._seq, **members)
-
     def decided(self, node_id: str) -> None:
         """An operator decided something about a node here: the others read it from the store."""
-        self._spawn(self._send(self._message("decided", node=node_id)))
-
-    async def _send(self, message: dict[str, Any]) -> None:
-        await self.bus.send([message])
+        self._spawn(self.bus.send([self._announcer.decided(node_id)]))
 
     # --- taking in what the others say --------------------------------------------------------------------------------
 
@@ -311,7 +179,7 @@ class Replica:
         if message["from"] == self.name and message["run"] == self.run_id:
             self._echo_at = now
             return
-        self._claim_all(self._marked)  # a session that just began here must not lose against an older one
+        self._announcer.claim_marked(now)
         self._follow(self.view.hear(message, now))
 
     def _follow(self, effects: Iterable[Effect]) -> None:
@@ -321,11 +189,9 @@ class Replica:
             elif kind is Kind.LOAD:
                 self._loaded(subject)
             elif kind is Kind.ASK:
-                self._asks.add(subject)
-                self._wake.set()
+                self._announcer.ask(subject)
             elif kind is Kind.TELL:
-                self._tell_all = True
-                self._wake.set()
+                self._announcer.tell_all()
             elif kind is Kind.DECIDED:
                 self._spawn(self._sync(subject))
             elif kind is Kind.TWIN:
@@ -374,11 +240,10 @@ class Replica:
 
     async def _give_up(self, replica: str, address: str) -> None:
         """A coordinator was not heard: if it does not answer either, end what it streams, as no connection may tell."""
-        if await self._client.answers(address):
+        if await self.hops.answers(address):
             log.warning("a coordinator answers, and is not heard over Redis", replica=replica)
             return
-        for exchange in tuple(self._open.get(replica, ())):
-            exchange.cut()
+        self.hops.cut(replica)
         self.server.cancel_from(replica)
 
     def _counts(self, node: Node) -> bool:
@@ -399,62 +264,7 @@ class Replica:
         """A node elsewhere as a target."""
         where = node.elsewhere
         assert where is not None
-        return RemoteTarget(self, self._registry.capacity, node, where, model, resource_class, samples, health)
-
-    async def job(self, where: Elsewhere, body: bytes, claims: Mapping[str, Any]) -> aiohttp.ClientResponse:
-        """Hand a job over to the coordinator that holds the node."""
-        return await self._client.post(where.replica, self._address(where.replica), JOB_PATH, body, claims)
-
-    def _address(self, replica: str) -> str:
-        peer = self.view.peers.get(replica)
-        if peer is None:
-            raise aiohttp.ConnectionTimeoutError(f"the coordinator {replica} is not there")
-        return peer.address
-
-    def unreachable(self, replica: str) -> None:
-        """A coordinator took no connection: ask it nothing more until it is heard again."""
-        self._follow(self.view.lose(replica))
-
-    def open(self, replica: str, exchange: RemoteExchange) -> None:
-        """A job began at a coordinator."""
-        self._open.setdefault(replica, set()).add(exchange)
-
-    def closed(self, replica: str, exchange: RemoteExchange) -> None:
-        """It ended."""
-        self._open.get(replica, set()).discard(exchange)
-
-    def event(self, where: Elsewhere, **members: Any) -> None:
-        """Tell a node's holder what was seen of it, once; what is lost then counts for nothing."""
-        self._spawn(self._tell(where.replica, orjson.dumps(members)))
-
-    async def _tell(self, replica: str, body: bytes) -> None:
-        try:
-            async with asyncio.timeout(EVENT_S):
-                response = await self._client.post(replica, self._address(replica), EVENT_PATH, body, {})
-                await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.info("an outcome was not told", replica=replica, cause=type(error).__name__)
-
-    def _forward(self, event: NodeEvent) -> None:
-        where = event.node.elsewhere
-        assert where is not None
-        self.event(
-            where,
-            kind="event",
-            node=event.node.node_id,
-            event=event.kind,
-            result=event.result,
-            model=event.model,
-            detail=event.detail,
-        )
-
-    async def _stray(self, ticket: str, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Pass a slot on to the coordinator that gave its ticket; `False` when that is none of us."""
-        peer = self.view.peers.get(ticket.partition(stray_slots.MARK)[0])
-        if peer is None:
-            return False
-        await stray_slots.pass_on(self._client, peer.name, peer.address, ticket, scope, receive, send)
-        return True
+        return RemoteTarget(self.hops, self._registry.capacity, node, where, model, resource_class, samples, health)
 
     async def serve_http(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """A hop of another coordinator."""
@@ -532,6 +342,6 @@ class Replica:
             "name": self.name,
             "name_taken": self._twin,
             "coordinators": sorted(rows, key=lambda row: str(row["name"])),
-            "hops_out": sum(map(len, self._open.values())),
+            "hops_out": len(self.hops),
             "hops_in": len(self.server.running),
         }

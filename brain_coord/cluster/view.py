@@ -92,18 +92,19 @@ class SharedView:
         self.peers: dict[str, Peer] = {}
         self.own: dict[str, int] = {}
         """Epochs of the sessions here, by node id."""
+        self._drawn = 0
         self._claims: dict[str, dict[str, Claim]] = {}
 
     # --- our own links ------------------------------------------------------------------------------------------------
 
     def claim(self, node_id: str, wall_ms: int) -> int:
-        """A node was linked here: the epoch of its session, above all that are known of it.
+        """A node was linked here: the epoch of its session, above all that are known of it, and all that were drawn here.
 
         Wall clocks order sessions that know nothing of each other; where the other one is known, clocks do not matter.
         """
         known = [claim.epoch for claim in self._claims.get(node_id, {}).values()]
-        epoch = self.own[node_id] = max([wall_ms, *(each + 1 for each in known), self.own.get(node_id, 0) + 1])
-        return epoch
+        self._drawn = self.own[node_id] = max(wall_ms, self._drawn + 1, *(each + 1 for each in known))
+        return self._drawn
 
     def release(self, node_id: str) -> None:
         """A session here ended."""
