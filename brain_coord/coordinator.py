@@ -15,6 +15,7 @@ from brain_coord.browser.network import BrowserNetwork
 from brain_coord.classes.assembly import Classes
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressBook
+from brain_coord.fleet.lessons import Lessons
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import SMALL_BYTES, BodyBudget
@@ -94,7 +95,7 @@ class Coordinator:
         store = await Store.open(settings.data_dir, settings.store_url, options=settings.store)
         lag = LoopLag()
         needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
-        registry = Registry(settings.heartbeat_s, needs=needs, lag=lag)
+        registry = Registry(settings.heartbeat_s, needs=needs, lessons=Lessons(lag))
         scores = ScoreKeeper(store, registry)
         fleet = StoredFleet(store, registry, scores, catalog, settings.token_required)
         waiting = WaitingRoom(settings.queue_limit)

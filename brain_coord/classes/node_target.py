@@ -6,6 +6,7 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.fleet.lessons import Answer
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
@@ -117,15 +118,14 @@ class NodeTarget:
         if total_ms is not None:
             self._samples.completed(total_ms)
         if stream is not None:
-            self._registry.learn(
-                self._node,
-                self.model,
-                stream,
+            answer = Answer(
+                sample=stream,
                 prompt_bytes=self._prompt_bytes,
                 dispatched=self.dispatched,
                 streamed=first_output_ms is not None,
                 load=self._load(),
             )
+            self._registry.learn(self._node, self.model, answer)
         self._registry.outcome(self._node, result, self.model)
 
     def _load(self) -> float:

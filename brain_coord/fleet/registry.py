@@ -9,16 +9,13 @@ from typing import Final, Literal
 import structlog
 
 from brain_coord.fleet.health import EMPTY
+from brain_coord.fleet.lessons import Answer, Lessons
 from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.skips import Ask, SkipBook
 from brain_coord.fleet.snapshot import node_state, unfit_for
-from brain_coord.measure.credit import Credit, credit, delivered
-from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.rtt import RttEstimator
-from brain_coord.measure.slots import COMPANY, lone_tok_s
-from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.inputs import ModelNeed
 from brain_coord.store.records import Benchmark
 from brain_node.contract.messages import Heartbeat, Offer, Refusal, Report
@@ -27,9 +24,6 @@ log = structlog.get_logger("brain.fleet")
 
 ABSENCE_S: Final = 3600.0
 """A node that was away for longer is measured again."""
-
-OWN_STALL_SHARE: Final = 0.05
-"""A stream across which our own loop stood still for more than this share of its time teaches nothing."""
 
 Kind = Literal["customer", "shadow", "canary", "benchmark"]
 
@@ -69,8 +63,7 @@ class Registry:
     nodes: dict[str, Node] = field(default_factory=dict)
     tickets: dict[str, Node] = field(default_factory=dict)
     needs: dict[str, ModelNeed] = field(default_factory=dict)
-    lag: LoopLag = field(default_factory=LoopLag)
-    density: TokenDensity = field(default_factory=TokenDensity)
+    lessons: Lessons = field(default_factory=Lessons)
     books: dict[bool, SkipBook] = field(default_factory=lambda: {False: SkipBook(), True: SkipBook()})
     """What was asked of the operator's own nodes (`True`) and of all others."""
     on_touch: list[Callable[[Node], None]] = field(default_factory=list)
@@ -85,8 +78,6 @@ class Registry:
     """Takes what was seen of a node whose link another coordinator holds: that one counts it."""
     on_slots: list[Callable[[Node], None]] = field(default_factory=list)
     """Hears when a node that had collapsed under its jobs is given fewer slots, or more again."""
-    trusted: tuple[str, ...] = ()
-    """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
     def __iter__(self) -> Iterator[Node]:
         """Every node, by ascending id."""
@@ -152,9 +143,7 @@ class Registry:
         known = node.reported.report != Report()
         node.reported.report = report
         if known and node.reported.fingerprint != earlier:
-            node.measured.forget_speed()
-            self.density.forget(node.node_id)
-            self._settle_all(node)
+            self.lessons.forget(node)
 
     def disconnect(self, node: Node, session: Session, reason: str) -> None:
         """A session ended; a late end of one that was superseded changes nothing."""
@@ -312,81 +301,20 @@ class Registry:
 
     # --- measurements -------------------------------------------------------------------------------------------------
 
-    def learn(
-        self,
-        node: Node,
-        model: str,
-        sample: StreamSample,
-        *,
-        prompt_bytes: int,
-        dispatched: float,
-        streamed: bool,
-        load: float = 1.0,
-    ) -> None:
-        """Take in the timings of one completed answer that was not empty.
-
-        Args:
-            node: that answered.
-            model: with which.
-            sample: what came when.
-            prompt_bytes: size of the request's body.
-            dispatched: when the job left for the node, monotonic seconds.
-            streamed: whether the answer was a stream.
-            load: jobs on the node while it ran, on average.
-        """
-        now, clock = monotonic(), sample.clock
-        last = clock.last_output or now
-        if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * (last - dispatched):
-            return  # it was the coordinator that was slow
-        worth = None
-        first_ms = None
-        if streamed and clock.first_output is not None:
-            first_ms = (clock.first_output - dispatched) * 1000
-            worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=node.measured.rtt.rtt_ms, dispatched=dispatched)
-        if sample.count.basis in ("usage", "clipped"):
-            self.density.add(node.node_id, model, sample.count.tokens, clock.text_bytes)
-        if load >= COMPANY:
-            rtt_ms, tokens = node.measured.rtt.rtt_ms, sample.count.tokens
-            told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=last - dispatched, rtt_ms=rtt_ms)
-            self._bear(node, model, told, load)
-        learned = node.measured.learn(model, worth, first_ms, now)
-        if learned or not node.measured.settled(node.node_id, model, self.density, self.trusted):
-            self._settle(node, model)
-
-    def _bear(self, node: Node, model: str, told: Credit | None, load: float) -> None:
-        """What an answer says about the jobs that its node bears at once."""
-        benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
-        lone = lone_tok_s(
-            None if benchmark is None else benchmark.decode_tok_s, [] if window is None else window.values
-        )
-        share = None if told is None or not lone else told.tok_s / lone
-        exact = told is not None and not told.at_most
-        if node.borne.completed(load, share, node.reported.offer.slots, exact=exact):
+    def learn(self, node: Node, model: str, answer: Answer) -> None:
+        """Take in the timings of one completed answer that was not empty."""
+        if self.lessons.learn(node, model, answer, monotonic()):
             self._resized(node)
 
     def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int = 0, text_bytes: int = 0) -> None:
         """A benchmark was taken, or remembered; `tokens` as reported for `text_bytes` of prose."""
-        self.density.add(node.node_id, benchmark.model, tokens, text_bytes, "benchmark")
-        node.measured.benchmarked(benchmark)
-        self._settle(node, benchmark.model)
+        self.lessons.benchmarked(node, benchmark, tokens, text_bytes)
         self._turned(node)
         self.capacity()
 
-    def expire(self, node: Node, now: float) -> None:
-        """Let samples go that are too old."""
-        for model in node.measured.expire(now):
-            self._settle(node, model)
-
-    def _settle(self, node: Node, model: str) -> None:
-        node.measured.settle(node.node_id, model, self.density, self.trusted)
-
-    def _settle_all(self, node: Node) -> None:
-        for model in {*node.measured.benchmarks, *node.measured.credited}:
-            self._settle(node, model)
-
     def vouch(self) -> None:
         """Who is trusted may have changed."""
-        self.trusted = tuple(node.node_id for node in self.nodes.values() if node.trusted or node.operator)
+        self.lessons.trusted = tuple(node.node_id for node in self.nodes.values() if node.trusted or node.operator)
 
     # --- what follows -------------------------------------------------------------------------------------------------
 

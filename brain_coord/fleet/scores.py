@@ -127,7 +127,7 @@ class ScoreKeeper:
             for node in nodes[start : start + SLICE]:
                 if (standing := self.standings.get(node.node_id)) is not None:
                     self._score(node, standing, wall_s)
-                self.registry.expire(node, now)
+                self.registry.lessons.expire(node, now)
             await asyncio.sleep(0)
         if now - self._flushed_at >= FLUSH_S:
             await self.flush()

@@ -188,7 +188,7 @@ class BenchmarkKeeper:
         if worth is None or found is None or clock.first_output is None:
             return "the answer was too short to measure"
         tok_s = min(found, worth.tok_s)
-        if self.registry.lag.stalled_s(target.dispatched, clock.last_output or target.dispatched) > 0:
+        if self.registry.lessons.lag.stalled_s(target.dispatched, clock.last_output or target.dispatched) > 0:
             return OWN_LATENESS
         mock = self.catalog.require(model).mock
         benchmark = Benchmark(

@@ -73,7 +73,7 @@ def happens(rng, registry) -> None:
         lambda: node.measured.rtt.pong(node.measured.rtt.ping(rng.getrandbits(40), 0.0), rng.choice([0.01, 0.05])),
         lambda: registry.record(NodeEvent(node, "customer", rng.choice(["completed", "failed", "failed"]), model)),
         lambda: node.measured.decode_tok_s.setdefault(model, MedianWindow()).add(20.0, 0.0),
-        lambda: registry.expire(node, 1e9),
+        lambda: registry.lessons.expire(node, 1e9),
     ]
     if session is not None:
         refused = (Refusal(model=model, reason="no"),) if rng.random() < 0.3 else ()

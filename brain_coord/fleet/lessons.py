@@ -1,0 +1,98 @@
+"""What answers and benchmarks teach about a node: its speed, what its tokens are worth, and how many jobs it bears at once."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from brain_coord.fleet.node import Node
+from brain_coord.measure.credit import Credit, credit, delivered
+from brain_coord.measure.density import TokenDensity
+from brain_coord.measure.lag import LoopLag
+from brain_coord.measure.slots import COMPANY, lone_tok_s
+from brain_coord.measure.speed import StreamSample
+from brain_coord.store.records import Benchmark
+
+OWN_STALL_SHARE: Final = 0.05
+"""A stream across which our own loop stood still for more than this share of its time teaches nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One completed answer that was not empty.
+
+    Attributes:
+        sample: what came when.
+        prompt_bytes: size of the request's body.
+        dispatched: when the job left for the node, monotonic seconds.
+        streamed: whether the answer was a stream.
+        load: jobs on the node while it ran, on average.
+    """
+
+    sample: StreamSample
+    prompt_bytes: int
+    dispatched: float
+    streamed: bool
+    load: float = 1.0
+
+
+@dataclass(slots=True)
+class Lessons:
+    """Owned by the event loop's thread. `now` is in seconds of the monotonic clock."""
+
+    lag: LoopLag = field(default_factory=LoopLag)
+    density: TokenDensity = field(default_factory=TokenDensity)
+    trusted: tuple[str, ...] = ()
+    """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
+
+    def learn(self, node: Node, model: str, answer: Answer, now: float) -> bool:
+        """Take in the timings of an answer; whether the node has more slots by it, or fewer."""
+        sample, dispatched, rtt_ms = answer.sample, answer.dispatched, node.measured.rtt.rtt_ms
+        clock, tokens = sample.clock, sample.count.tokens
+        last = clock.last_output or now
+        if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * (last - dispatched):
+            return False  # it was the coordinator that was slow
+        worth = None
+        first_ms = None
+        if answer.streamed and clock.first_output is not None:
+            first_ms = (clock.first_output - dispatched) * 1000
+            worth = credit(sample, prompt_bytes=answer.prompt_bytes, rtt_ms=rtt_ms, dispatched=dispatched)
+        if sample.count.basis in ("usage", "clipped"):
+            self.density.add(node.node_id, model, tokens, clock.text_bytes)
+        resized = False
+        if answer.load >= COMPANY:
+            elapsed_s = last - dispatched
+            told = worth or delivered(tokens, prompt_bytes=answer.prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
+            resized = _bears(node, model, told, answer.load)
+        learned = node.measured.learn(model, worth, first_ms, now)
+        if learned or not node.measured.settled(node.node_id, model, self.density, self.trusted):
+            self._settle(node, model)
+        return resized
+
+    def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int, text_bytes: int) -> None:
+        """A benchmark was taken, or remembered; `tokens` as reported for `text_bytes` of prose."""
+        self.density.add(node.node_id, benchmark.model, tokens, text_bytes, "benchmark")
+        node.measured.benchmarked(benchmark)
+        self._settle(node, benchmark.model)
+
+    def forget(self, node: Node) -> None:
+        """The node has become another machine, or another engine."""
+        node.measured.forget_speed()
+        self.density.forget(node.node_id)
+        for model in {*node.measured.benchmarks, *node.measured.credited}:
+            self._settle(node, model)
+
+    def expire(self, node: Node, now: float) -> None:
+        """Let samples go that are too old."""
+        for model in node.measured.expire(now):
+            self._settle(node, model)
+
+    def _settle(self, node: Node, model: str) -> None:
+        node.measured.settle(node.node_id, model, self.density, self.trusted)
+
+
+def _bears(node: Node, model: str, told: Credit | None, load: float) -> bool:
+    """What an answer says about the jobs that its node bears at once; whether its slots change."""
+    benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
+    lone = lone_tok_s(None if benchmark is None else benchmark.decode_tok_s, [] if window is None else window.values)
+    share = None if told is None or not lone else told.tok_s / lone
+    exact = told is not None and not told.at_most
+    return node.borne.completed(load, share, node.reported.offer.slots, exact=exact)
