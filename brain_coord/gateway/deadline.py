@@ -22,7 +22,7 @@ class Deadline:
 
     __slots__ = ("_by", "_cancelling", "_every_s", "_late", "_loop", "_task", "_timer")
 
-    def __init__(self, by: float | None, every_s: float | None = None) -> None:
+    def __init__(self, by: float | None, every_s: float) -> None:
         self._by = by
         self._every_s = every_s
         self._late = False
@@ -38,8 +38,7 @@ class Deadline:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        if self._by is not None or self._every_s is not None:
-            self._look()
+        self._look()
         return self
 
     def __exit__(
@@ -52,14 +51,9 @@ class Deadline:
             raise TimeoutError from error
 
     def _look(self) -> None:
-        now = monotonic()
-        left_s = self._every_s if self._by is None else self._by - now
-        if left_s is None:
-            self._timer = None
-        elif self._by is not None and left_s <= 0:
+        left_s = self._every_s if self._by is None else self._by - monotonic()
+        if left_s <= 0:
             self._timer, self._late = None, True
             self._task.cancel()
         else:
-            every_s = self._every_s
-            wait_s = left_s if every_s is None or left_s < every_s else every_s
-            self._timer = self._loop.call_later(max(_SOON_S, wait_s), self._look)
+            self._timer = self._loop.call_later(max(_SOON_S, min(left_s, self._every_s)), self._look)

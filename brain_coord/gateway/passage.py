@@ -63,9 +63,8 @@ class Passage:
         if self._fault is not None:
             raise self._fault
         mould = self._mould
-        if (
-            mould is not None and self._splitter.at_rest and (size := mould.alone(chunk))
-        ):  # nearly every read of a stream
+        # Nearly every read of a stream is one event like the one before it.
+        if mould is not None and self._splitter.at_rest and (size := mould.alone(chunk)):
             self._answer.clock.outputs(now, 1, size)
             if not self._held:
                 return chunk

@@ -44,10 +44,7 @@ class ClientStream:
         """Send bytes of the answer."""
         if not self._committed:
             self._committed = True
-            committed, self.on_commit = (
-                self.on_commit,
-                _nobody,
-            )  # what is called holds this stream: not for longer than needed
+            committed, self.on_commit = self.on_commit, _nobody  # what is called holds this stream
             committed()
         if self.begun and self._comment is None:
             self._last, self._sending = monotonic(), True
