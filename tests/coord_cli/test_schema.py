@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -56,7 +58,7 @@ def run(coordinator: Configured, command: str, *more: str) -> Result:
     return CliRunner().invoke(app, [*command.split(), *more, "--json", "--data-dir", str(coordinator.data_dir)])
 
 
-async def test_what_every_command_prints_is_what_its_schema_says(tmp_path):
+async def test_what_every_command_prints_is_what_its_schema_says(tmp_path, monkeypatch):
     with Configured(tmp_path / "data") as coordinator:
         said = Said(coordinator)
         await the_fleet(coordinator, said)
@@ -64,7 +66,7 @@ async def test_what_every_command_prints_is_what_its_schema_says(tmp_path):
         await keys_tokens_and_the_operator(coordinator, said)
         await configuration_and_decisions(said, tmp_path)
         await models_for_tabs(said, tmp_path)
-        await what_a_stopped_coordinator_remembers(coordinator, said, tmp_path)
+        await what_a_stopped_coordinator_remembers(coordinator, said, tmp_path, monkeypatch)
     assert said.commands == set(SHAPES)
 
 
@@ -150,7 +152,9 @@ async def models_for_tabs(said: Said, tmp_path: Path) -> None:
     assert (await said("browser-model remove", "qwen/qwen3-0.6b")).removed
 
 
-async def what_a_stopped_coordinator_remembers(coordinator: Configured, said: Said, tmp_path: Path) -> None:
+async def what_a_stopped_coordinator_remembers(
+    coordinator: Configured, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await said("db check")).current
     assert not (await said("db upgrade")).upgraded
     assert (await said("db backup", str(tmp_path / "copy"))).files
@@ -165,6 +169,9 @@ async def what_a_stopped_coordinator_remembers(coordinator: Configured, said: Sa
     assert tab.measured.units_verified == 3
     assert (await said("tabs ban", TAB)).reason
     assert (await said("tabs unban", TAB)).reason is None
-    assert (await said("receipts prune", "--older-than", "1s")).chains[0].checkpoint
+    later_s = time.time() + 86_400  # so that every receipt is old, whatever the wall clock did meanwhile
+    with monkeypatch.context() as tomorrow:
+        tomorrow.setattr(time, "time", lambda: later_s)
+        assert (await said("receipts prune", "--older-than", "1s")).chains[0].checkpoint
     (coordinator.data_dir / "signing.key").rename(tmp_path / "lost.key")
     assert (await said("keys new-chain")).endorsed_by is None
