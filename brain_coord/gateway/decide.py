@@ -81,6 +81,8 @@ class Decision:
 
     def passed_over(self) -> list[PassedOver]:
         """Targets of classes the request may use that were left out, or put last, for what they did lately."""
+        if not any(prospect.passed_over for prospect in self.prospects.values()):
+            return []
         open_to_it = [row for row in self.class_decision.rows if row.exclusions in ((), (Exclusion.UNAVAILABLE,))]
         return [each for row in open_to_it for each in self.prospects[row.resource_class].passed_over]
 
