@@ -140,8 +140,9 @@ def link_bytes(body: bytes, chain: str, prev: bytes, seq: int) -> bytes:
 
 
 def _sha256(data: bytes) -> bytes:
-    """The hash, worked out without a pause: from 2 KiB on hashlib lets go of the GIL, and to get it back from a busy event
-    loop takes the writer's thread a thousand times as long as the hash.
+    """The hash, worked out without a pause.
+
+    From 2 KiB on hashlib lets go of the GIL, and to get it back from a busy event loop takes far longer than the hash.
     """
     hashed = hashlib.sha256(data[:_PIECE])
     for start in range(_PIECE, len(data), _PIECE):
