@@ -65,6 +65,7 @@ class AttachSource:
         self._serve = dict(serve)
         self._key = api_key
         self._slots = slots or DEFAULT_SLOTS
+        self._endpoints = {model: Endpoint(self._base, api_key, name) for model, name in serve.items()}
         self._active = dict.fromkeys(serve, 0)
         self._ready: dict[str, int | None] = {}
         self._cause: str | None = "not checked yet"
@@ -123,7 +124,7 @@ class AttachSource:
         def over(_: Outcome) -> None:
             self._active[model] -= 1
 
-        return CountedLease(Endpoint(self._base, self._key, self._serve[model]), over)
+        return CountedLease(self._endpoints[model], over)
 
     async def _watch(self, changed: Changed) -> None:
         loopback = is_loopback(urlsplit(self._base).hostname or "")

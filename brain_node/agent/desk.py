@@ -17,13 +17,11 @@ class Desk:
     Args:
         source: what serves the models.
         slots: most jobs at a time for the whole node; `None` leaves it to the engines.
-        changed: called after every change of `active`.
     """
 
-    def __init__(self, source: EngineSource, slots: int | None, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, source: EngineSource, slots: int | None) -> None:
         self._source = source
         self._slots = slots
-        self._changed = changed
         self._idle = asyncio.Event()
         self._idle.set()
         self.active = 0
@@ -55,9 +53,9 @@ class Desk:
         if isinstance(lease, str):
             self.refusals[lease] += 1
             return lease
+        if not self.active:
+            self._idle.clear()
         self.active += 1
-        self._idle.clear()
-        self._changed()
         return _Counted(lease, self._over)
 
     async def idle(self) -> None:
@@ -69,7 +67,6 @@ class Desk:
         self.outcomes[outcome] += 1
         if not self.active:
             self._idle.set()
-        self._changed()
 
 
 class _Counted:

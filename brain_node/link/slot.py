@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
 from brain_node.contract.messages import EndCause, Job, MessageError
-from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, SlotStep, StartJob
+from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, StartJob
 from brain_node.link.slot_text import accepted_text, end_text, head_text
 
 log = structlog.get_logger(__name__)
@@ -141,33 +141,16 @@ class Slot:
 
     def text_came(self, text: str | bytes, /) -> None:
         """A message of the coordinator."""
-        if self._closing is None:
-            self._take(self._protocol.text, text)
-
-    def bytes_came(self, data: bytes, /) -> None:
-        """A part of a body."""
-        if self._closing is None:
-            self._take(self._protocol.bytes, data)
-
-    def pause(self) -> None:
-        """The line is full."""
-        if self._running is not None:
-            self._running.pause()
-
-    def resume(self) -> None:
-        """The line has room again."""
-        if self._running is not None:
-            self._running.resume()
-
-    def _take(self, received: Callable[[Any], SlotStep], frame: str | bytes) -> None:
-        was_busy = self.busy
-        try:
-            step = received(frame)
-        except MessageError as error:
-            log.warning("slot_protocol", problem=str(error))
-            self._closing = asyncio.get_running_loop().create_task(self._socket.close(1008, str(error)[:120]))
+        if self._closing is not None:
             return
-        if self.busy and not was_busy:
+        protocol = self._protocol
+        was_busy = protocol.busy
+        try:
+            step = protocol.text(text)
+        except MessageError as error:
+            self._broken(error)
+            return
+        if protocol.busy and not was_busy:
             self._busy_changed(True)
         if isinstance(step, StartJob):
             self._start(step)
@@ -179,6 +162,32 @@ class Slot:
             self._socket.send_text(end_text(step.job_id, step.cause))
             self._socket.flush()
 
+    def bytes_came(self, data: bytes, /) -> None:
+        """A part of a body."""
+        if self._closing is not None:
+            return
+        try:
+            start = self._protocol.bytes(data)
+        except MessageError as error:
+            self._broken(error)
+            return
+        if start is not None:
+            self._start(start)
+
+    def pause(self) -> None:
+        """The line is full."""
+        if self._running is not None:
+            self._running.pause()
+
+    def resume(self) -> None:
+        """The line has room again."""
+        if self._running is not None:
+            self._running.resume()
+
+    def _broken(self, error: MessageError) -> None:
+        log.warning("slot_protocol", problem=str(error))
+        self._closing = asyncio.get_running_loop().create_task(self._socket.close(1008, str(error)[:120]))
+
     def _start(self, start: StartJob) -> None:
         self._job_id = start.job.id
         try:
@@ -187,7 +196,7 @@ class Slot:
             log.exception("job_failed", job=start.job.id)
             self.end("engine_lost")
             return
-        if running is not None and self.busy:
+        if running is not None and self._protocol.busy:
             self._running = running
             if self._socket.paused:  # by the end of the answer before this one
                 running.pause()

@@ -40,15 +40,14 @@ class SlotProtocol:
         self._body: list[bytes] = []
         self._missing = 0
         self._running = False
-
-    @property
-    def busy(self) -> bool:
+        self.busy = False
         """Whether a job holds this slot, its body counted."""
-        return self._job is not None
 
     def finished(self) -> None:
         """The running job is over; its `end` is about to be sent."""
-        self._job, self._running, self._body = None, False, []
+        self._job, self.busy, self._running = None, False, False
+        if self._body:
+            self._body = []
 
     def text(self, text: str | bytes) -> SlotStep:
         """Take one text message from the coordinator.
@@ -65,7 +64,7 @@ class SlotProtocol:
             return None
         raise MessageError(f"`{message.TYPE}` on a slot")
 
-    def bytes(self, frame: bytes) -> SlotStep:
+    def bytes(self, frame: bytes) -> StartJob | None:
         """Take one binary message, a part of a body.
 
         Raises:
@@ -84,7 +83,7 @@ class SlotProtocol:
             raise MessageError("a job on a slot that has one")
         if job.body_bytes > self._limit:
             raise MessageError(f"a body of {job.body_bytes} bytes, above the limit of {self._limit}")
-        self._job, self._body, self._missing = job, [], job.body_bytes
+        self._job, self.busy, self._missing = job, True, job.body_bytes
         return self._whole() if not self._missing else None
 
     def _whole(self) -> StartJob:

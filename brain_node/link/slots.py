@@ -5,6 +5,7 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -137,7 +138,7 @@ class Slots:
         self.pool.opened(slot, time.monotonic())
         self._changed.set()
         try:
-            await Slot(socket, self._runner, self._body_limit, lambda busy: self._busy(slot, busy)).serve()
+            await Slot(socket, self._runner, self._body_limit, partial(self._busy, slot)).serve()
         except Exception as error:
             # A slot that ends is routine; only the link decides whether the coordinator is gone.
             log.debug("slot_closed", reason=str(fault_of(error, time.time())))
@@ -163,8 +164,9 @@ class Slots:
             return
         self.pool.idle(slot, time.monotonic())
         close_at = self.pool.next_close_at()
-        sooner = close_at is not None and (self._wake_at is None or close_at < self._wake_at)
-        if sooner or self.pool.open > self.pool.slots:
+        if close_at is None:
+            return
+        if self._wake_at is None or close_at < self._wake_at or self.pool.open > self.pool.slots:
             self._changed.set()
 
     def _pause(self) -> None:

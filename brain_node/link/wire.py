@@ -162,11 +162,10 @@ class SlotConnection(ClientConnection):
             self._receiver.text_came(data[body:stop])
         elif head in _CONTROL:
             super().data_received(data[start:stop])
+            self._fast = self.protocol.state is State.OPEN  # after the end, what still comes is of no more use
         else:
             self._fast = False
             return 0
-        if self.protocol.state is not State.OPEN:  # that was the end: what still comes is of no more use
-            self._fast = False
         return stop - start
 
     # --- out ----------------------------------------------------------------------------------------------------------

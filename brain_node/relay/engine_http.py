@@ -178,8 +178,9 @@ class EngineConnection(asyncio.Protocol):
         assert self._transport is not None
         if asker is None:  # it hung up while it was told
             return
-        if self._reusable and not self._more and self.open:
-            self.resume()
+        if self._reusable and not self._more and not self._transport.is_closing():
+            if self._paused:
+                self.resume()
             self._kept(self)
         else:
             self._transport.close()

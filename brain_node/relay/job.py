@@ -1,8 +1,9 @@
 """One job on one engine, from `accepted` to `end`, driven by what its slot and its engine say."""
 
 import asyncio
-import time
 from collections.abc import Sequence
+from functools import lru_cache
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from brain_node.contract.messages import EndCause, Job
 from brain_node.link.slot import Line
 from brain_node.model_name import AnswerRename, rename_request
+from brain_node.relay.deadlines import Deadlines
 from brain_node.relay.engine_http import EngineConnection
 from brain_node.relay.engine_pool import EnginePool
 from brain_node.relay.lease import Endpoint, Lease, Outcome
@@ -30,11 +32,19 @@ class RelayedJob:
         lease: the engine.
         line: where the answer goes.
         pool: connections to engines.
+        deadlines: who tells it that its time is over.
         frame_bytes: largest piece of an answer that may be sent.
     """
 
     def __init__(
-        self, job: Job, body: Sequence[bytes], lease: Lease, line: Line, pool: EnginePool, frame_bytes: int
+        self,
+        job: Job,
+        body: Sequence[bytes],
+        lease: Lease,
+        line: Line,
+        pool: EnginePool,
+        deadlines: Deadlines,
+        frame_bytes: int,
     ) -> None:
         self._job = job
         self._body = body
@@ -42,11 +52,11 @@ class RelayedJob:
         self._line = line
         self.flush = line.flush
         self._pool = pool
+        self._deadlines = deadlines
         self._frame_bytes = frame_bytes
         self._rename: AnswerRename | None = None
         self._connection: EngineConnection | None = None
         self._dialling: asyncio.Task[None] | None = None
-        self._deadline: asyncio.TimerHandle | None = None
         self._reused = self._retried = self._paused = self._ended = False
         self._asked_at = 0.0
         self._status = 0
@@ -54,10 +64,9 @@ class RelayedJob:
         self._request = b""
 
     def start(self) -> None:
-        """Tell the coordinator that the job is taken, and ask the engine."""
+        """Ask the engine, and tell the coordinator that the job is taken: in this order, as everybody waits for the engine."""
         job, endpoint = self._job, self._lease.endpoint
-        self._line.accepted()
-        self._deadline = asyncio.get_running_loop().call_later(job.deadline_s, self._timed_out)
+        self._deadlines.add(self, monotonic() + job.deadline_s)
         if endpoint.served_name != job.model:
             self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
             self._rename = AnswerRename(endpoint.served_name, job.model)
@@ -68,12 +77,17 @@ class RelayedJob:
         else:
             self._reused = True
             self._ask(connection)
+        self._line.accepted()
 
     # --- what the slot says -------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
         self._over("cancelled", "cancelled")
+
+    def timed_out(self) -> None:
+        """It took too long."""
+        self._over("timeout", "timeout")
 
     def failed(self) -> None:
         """Something of ours broke."""
@@ -121,7 +135,7 @@ class RelayedJob:
     def lost(self, reason: str, *, heard: bool) -> None:
         """The engine's connection broke."""
         self._connection = None
-        if self._reused and not self._retried and not heard and time.monotonic() - self._asked_at <= IDLE_RACE_S:
+        if self._reused and not self._retried and not heard and monotonic() - self._asked_at <= IDLE_RACE_S:
             # The engine closed an idle connection just as it was picked: it never saw the job. Once more, on a new one.
             self._retried = True
             self._dial()
@@ -151,20 +165,16 @@ class RelayedJob:
 
     def _ask(self, connection: EngineConnection) -> None:
         self._connection = connection
-        self._asked_at = time.monotonic()
+        self._asked_at = monotonic()
         connection.ask(self, self._request, self._body)
         if self._paused:
             connection.pause()
-
-    def _timed_out(self) -> None:
-        self._over("timeout", "timeout")
 
     def _over(self, outcome: Outcome, cause: EndCause | None) -> None:
         if self._ended:
             return
         self._ended = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._deadlines.drop(self)
         if self._dialling is not None:
             self._dialling.cancel()
         if self._connection is not None:
@@ -179,8 +189,13 @@ def request_head(endpoint: Endpoint, origin: Origin, path: str, body_bytes: int)
 
     No Accept-Encoding: the engine need not compress.
     """
-    key = f"Authorization: Bearer {endpoint.api_key}\r\n" if endpoint.api_key else ""
+    return b"%s%d\r\n\r\n" % (_up_to_length(origin, path, endpoint.api_key), body_bytes)
+
+
+@lru_cache(maxsize=256)
+def _up_to_length(origin: Origin, path: str, api_key: str | None) -> bytes:
+    key = f"Authorization: Bearer {api_key}\r\n" if api_key else ""
     return (
         f"POST {origin.prefix}{path} HTTP/1.1\r\nHost: {origin.authority}\r\nAccept: */*\r\n{key}"
-        f"Content-Type: application/json\r\nContent-Length: {body_bytes}\r\n\r\n"
+        "Content-Type: application/json\r\nContent-Length: "
     ).encode("latin-1")

@@ -8,6 +8,7 @@ import structlog
 from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import Job
 from brain_node.link.slot import Line, RunningJob
+from brain_node.relay.deadlines import Deadlines
 from brain_node.relay.engine_pool import EnginePool
 from brain_node.relay.job import RelayedJob
 from brain_node.relay.lease import Engines
@@ -43,12 +44,14 @@ class Relay:
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._pool = EnginePool()
+        self._deadlines = Deadlines()
         self.frame_bytes = FRAME_BYTES
         """Largest frame sent; the coordinator may ask for less in `welcome`."""
 
     def close(self) -> None:
-        """Close the connections to engines that wait for a job."""
+        """Close the connections to engines that wait for a job, and forget when running jobs have to be over."""
         self._pool.close()
+        self._deadlines.close()
 
     def start(self, job: Job, body: Sequence[bytes], line: Line) -> RunningJob | None:
         """Run one job, or refuse it on `line` at once."""
@@ -60,7 +63,7 @@ class Relay:
         if isinstance(lease, str):
             line.end(lease)
             return None
-        running = RelayedJob(job, body, lease, line, self._pool, self.frame_bytes)
+        running = RelayedJob(job, body, lease, line, self._pool, self._deadlines, self.frame_bytes)
         try:
             running.start()
         except Exception:

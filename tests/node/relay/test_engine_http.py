@@ -7,6 +7,7 @@ import pytest
 
 from brain_node.contract.messages import Job
 from brain_node.relay import engine_http, engine_pool
+from brain_node.relay.deadlines import Deadlines
 from brain_node.relay.engine_pool import EnginePool
 from brain_node.relay.job import RelayedJob, request_head
 from brain_node.relay.lease import Endpoint
@@ -44,7 +45,7 @@ def pool():
 def begin(pool: EnginePool, url: str) -> tuple[RelayedJob, RecordedLine, Lease]:
     job = Job(id="j", model="m", path="/v1/completions", deadline_s=30.0, body_bytes=2)
     line, lease = RecordedLine(), Lease(url)
-    running = RelayedJob(job, (b"{}",), lease, line, pool, 256 * 1024)
+    running = RelayedJob(job, (b"{}",), lease, line, pool, Deadlines(), 256 * 1024)
     running.start()
     return running, line, lease
 
