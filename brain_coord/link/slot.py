@@ -109,9 +109,10 @@ class Slot:
         self.job_id, self._usual = job.id, Usual.of(job.id)
         first = body[:frame_bytes] or None
         await self._transmit({"type": "websocket.send", "text": job_text(job), "bytes": first})
+        rest = memoryview(body)  # its parts are no copies
         for start in range(frame_bytes, len(body), frame_bytes):
             await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
-            await self._transmit({"type": "websocket.send", "bytes": body[start : start + frame_bytes]})
+            await self._transmit({"type": "websocket.send", "bytes": rest[start : start + frame_bytes]})
 
     async def _transmit(self, event: MutableMapping[str, Any]) -> None:
         try:

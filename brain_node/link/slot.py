@@ -43,7 +43,7 @@ class Receiver(Protocol):
         """One text message."""
 
     def bytes_came(self, data: bytes, /) -> None:
-        """One binary message."""
+        """One binary message, or the next part of a large one: a body does not care where it was cut."""
 
     def pause(self) -> None:
         """The line is full."""

@@ -3,7 +3,7 @@
 A token's event is one small frame. The library's reader and its `send` cost several times what the frame is worth, and
 hand it over through a queue and a task. So whole, unfragmented text and binary frames are read and written here; the
 handshake (with its proxies and TLS), control frames, fragments and every fault are left to the library, which sees the
-bytes as they came.
+bytes as they came. A large binary frame goes on in the pieces in which it is read: a body is put together nowhere here.
 """
 
 import os
@@ -27,6 +27,8 @@ _BINARY: Final = 0x82
 _CONTROL: Final = frozenset({0x88, 0x89, 0x8A})
 """Close, ping and pong, whole."""
 _MASKED: Final = 0x80
+_PIECE_BYTES: Final = 16 * 1024
+"""From here on the beginning of a binary frame is handed on before its end is there."""
 _HEAD_END: Final = b"\r\n\r\n"
 _SHORT: Final = struct.Struct("!BB4s")
 _MEDIUM: Final = struct.Struct("!BBH4s")
@@ -55,8 +57,8 @@ class SlotConnection(ClientConnection):
     _answer_tail = b""
     """The last bytes of the handshake's answer so far."""
     _unread: bytes = b""
-    _wanted_bytes = 0
-    """How many bytes the frame at the front of `_unread` needs; 0 while that is not known."""
+    _binary_left = 0
+    """How much of a large binary frame, whose beginning was handed on, is still to come."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -84,7 +86,7 @@ class SlotConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Take whole data frames out; hand everything else on."""
-        if not self._fast:
+        if not self._fast and not self._binary_left:
             super().data_received(data)
         elif self.response is None:
             self._handshaking(data)
@@ -112,14 +114,16 @@ class SlotConnection(ClientConnection):
                 super().data_received(data[cut:])
 
     def _frames(self, data: bytes) -> None:
-        """Deal with all whole frames in what came; whatever cannot be done here goes to the library from its first byte."""
+        """Deal with all frames in what came; whatever cannot be done here goes to the library from its first byte."""
         if self._unread:
             data = self._unread + data
-        if self._fast and len(data) < self._wanted_bytes:
-            self._unread = data
-            return
         start, end = 0, len(data)
-        self._wanted_bytes = 0
+        if self._binary_left:
+            assert self._receiver is not None
+            start = min(self._binary_left, end)
+            self._binary_left -= start
+            if self._fast:
+                self._receiver.bytes_came(data[:start])
         while start < end and self._fast:
             taken = self._frame(data, start, end)
             if not taken:
@@ -152,10 +156,12 @@ class SlotConnection(ClientConnection):
             self._fast = False
             return 0
         stop = body + size
-        if stop > end:
-            self._wanted_bytes = stop - start
-            return 0
         assert self._receiver is not None
+        if stop > end:
+            if head != _BINARY or end - body < _PIECE_BYTES:
+                return 0
+            self._binary_left = stop - end
+            stop = end
         if head == _BINARY:
             self._receiver.bytes_came(data[body:stop])
         elif head == _TEXT:
