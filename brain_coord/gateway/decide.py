@@ -15,10 +15,9 @@ from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.class_decision import ClassDecision, ClassRow
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.dry_run import Routing
-from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, NodeRequest
+from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, NodeRequest
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
-from brain_coord.routing.once import once
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, ResourceClass
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.nearest import SUGGESTED, nearest
@@ -36,17 +35,13 @@ KEEPS_OUT: Final = {
 """What a request itself may hold against a class, in words; that it asked for BROWSER_ONLY it knows."""
 
 
-@dataclass(frozen=True)  # without slots: what was worked out once is kept in the instance
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """Both decisions for requests that ask alike, while every class stands where it stood."""
+    """Both decisions for one request at one moment."""
 
+    query: Query
     class_decision: ClassDecision
     prospects: dict[ResourceClass, Prospect]
-
-    @once
-    def kept(self) -> dict[Any, Any]:
-        """A place for what others work out of this decision alone; it lives as long as the decision does."""
-        return {}
 
     def _short_of_capacity(self) -> list[Prospect]:
         """The classes that the request may use and that only lack capacity, in the decision's order."""
@@ -74,7 +69,6 @@ class Decision:
         short = [each.node_decision for each in self._short_of_capacity() if each.node_decision is not None]
         return Routing(self.class_decision, next((each for each in short if each.considered), next(iter(short), None)))
 
-    @once
     def sentence(self) -> str:
         """One line on how the request is routed, or why it cannot be, and on who was passed over."""
         selected = self.class_decision.selected
@@ -82,10 +76,9 @@ class Decision:
             return self.shortage()
         choice = self.prospects[selected].choice
         sentence = self.routing().sentence if choice is None else f"{self.class_decision.reason} → {choice}"
-        over = "; ".join(f"{each.target} {each.reason}" for each in self.passed_over)
+        over = "; ".join(f"{each.target} {each.reason}" for each in self.passed_over())
         return f"{sentence} [passed over: {over}]" if over else sentence
 
-    @once
     def passed_over(self) -> list[PassedOver]:
         """Targets of classes the request may use that were left out, or put last, for what they did lately."""
         if not any(prospect.passed_over for prospect in self.prospects.values()):
@@ -102,7 +95,7 @@ class Decision:
         nodes = [each.node_decision for each in short if each.node_decision is not None]
         sentences = [each.reason for each in nodes if each.considered] or self._nobody(nodes[:1])
         sentences += [each.shortage for each in short if each.shortage is not None]
-        sentences += [f"{each.target} {each.reason}" for each in self.passed_over if each.target.startswith("N-")]
+        sentences += [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
         if not sentences:
             return self.class_decision.reason
         return "; ".join(sentences + [f"{row.resource_class}: {self._barred(row)}" for row in self._kept_out()])
@@ -130,20 +123,18 @@ class Decision:
         """As errors show it: the class decision, and who was passed over."""
         return {
             "class": self.class_decision.to_dict(),
-            "passed_over": [each.to_dict() for each in self.passed_over],
+            "passed_over": [each.to_dict() for each in self.passed_over()],
         }
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What many requests ask alike, and what the routers made of it lately."""
+    """What many requests ask alike, and what the class router made of it lately."""
 
     class_request: ClassRequest
     node_request: NodeRequest
     mode: Mode
-    queries: Bounded[tuple[str, int, int], Query] = field(default_factory=Bounded)
-    class_decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=Bounded)
-    decisions: Bounded[tuple[int, ...], Decision] = field(default_factory=Bounded)
+    decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=Bounded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +161,25 @@ class Decider:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
         asked = self._asking(request, caller)
-        query = self._query(request, asked)
-        prospects = [backend.prospect(query) for backend in self.backends]
-        # By identity: a class that stands where it stood gives the same object again, kept alive by the decision.
-        key = tuple(map(id, prospects))
-        known = asked.decisions.get(key)
-        if known is not None:
-            return known
-        decision = self._decide_class(request, asked, [prospect.state for prospect in prospects])
-        by_class = {backend.resource_class: each for backend, each in zip(self.backends, prospects, strict=True)}
-        return asked.decisions.keep(key, Decision(decision, by_class))
-
-    def _decide_class(self, request: ApiRequest, asked: "_Asked", states: list[ClassState]) -> ClassDecision:
-        key = tuple(map(id, states))
-        decision = asked.class_decisions.get(key)
+        limit = request.max_output_tokens if request.dialect.streams else 0
+        query = Query(
+            model=request.model,
+            path=request.dialect.path,
+            node_request=asked.node_request,
+            mode=asked.mode,
+            prompt_tokens=_prompt_bytes(request.body) // BYTES_PER_TOKEN + 1,
+            output_tokens=OUTPUT_TOKENS if limit is None else limit,
+            wait_s=self.wait_s,
+        )
+        prospects = {backend.resource_class: backend.prospect(query) for backend in self.backends}
+        states = [prospect.state for prospect in prospects.values()]
+        key = tuple(map(id, states))  # a class that stands where it stood is the same object, kept by the decision
+        decision = asked.decisions.get(key)
         if decision is None:
             if not any(state.supported for state in states):
                 raise self._unknown(request)
             decision = decide_class(asked.class_request, states, self.community_first)
-            asked.class_decisions.keep(key, decision)
+            asked.decisions.keep(key, decision)
         if decision.privacy_conflict:
             raise fault(
                 "privacy_conflict",
@@ -197,28 +188,7 @@ class Decider:
                 param="privacy",
                 brain={"decision": {"class": decision.to_dict()}},
             )
-        return decision
-
-    def _query(self, request: ApiRequest, asked: "_Asked") -> Query:
-        limit = request.max_output_tokens if request.dialect.streams else 0
-        prompt_tokens = _prompt_bytes(request.body) // BYTES_PER_TOKEN + 1
-        output_tokens = OUTPUT_TOKENS if limit is None else limit
-        key = (request.dialect.path, prompt_tokens, output_tokens)
-        query = asked.queries.get(key)
-        if query is None:
-            query = asked.queries.keep(
-                key,
-                Query(
-                    model=request.model,
-                    path=request.dialect.path,
-                    node_request=asked.node_request,
-                    mode=asked.mode,
-                    prompt_tokens=prompt_tokens,
-                    output_tokens=output_tokens,
-                    wait_s=self.wait_s,
-                ),
-            )
-        return query
+        return Decision(query, decision, prospects)
 
     def _asking(self, request: ApiRequest, caller: Caller) -> "_Asked":
         wishes = request.wishes
@@ -243,12 +213,11 @@ class Decider:
             asked = self._asked.keep(key, _Asked(class_request, node_request, mode))
         return asked
 
-    def targets(self, request: ApiRequest, caller: Caller, decision: Decision) -> Iterator[Target]:
+    def targets(self, decision: Decision) -> Iterator[Target]:
         """Every target in ranked order, class by class."""
-        query = self._query(request, self._asking(request, caller))
         for resource_class in decision.class_decision.ranked:
             backend = next(each for each in self.backends if each.resource_class is resource_class)
-            yield from backend.targets(query, decision.prospects[resource_class])
+            yield from backend.targets(decision.query, decision.prospects[resource_class])
 
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""

@@ -105,6 +105,31 @@ class Record:
             extra=_details(target),
         )
 
+    def brain(self, now: float) -> dict[str, Any]:
+        """The `brain` member of an answer."""
+        result = self.result
+        target, answer = result.target, result.answer
+        return {
+            "receipt": self.receipt_id,
+            "request_id": self.request.request_id,
+            "class": None if target is None else str(target.resource_class),
+            "node": None if target is None else target.node_id,
+            "target": None if target is None else target.name,
+            "model": None if target is None else target.model,
+            "mode": str(self.decision.class_decision.mode),
+            "privacy": str(self.decision.class_decision.privacy),
+            "route": self.decision.sentence(),
+            "passed_over": [each.to_dict() for each in self.decision.passed_over()],
+            "attempts": len(result.reached),
+            "timings": {
+                "measured_by": "coordinator",
+                "queued_ms": round(self.queued_ms, 3),
+                "first_output_ms": None if answer is None else answer.clock.first_output_ms,
+                "decode_tok_s": None if answer is None else answer.tok_s,
+                "total_ms": round((now - self.began) * 1000, 3),
+            },
+        }
+
 
 def _class_record(decision: ClassDecision) -> Written:
     record: Written | None = decision.kept.get("record")

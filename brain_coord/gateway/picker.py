@@ -41,9 +41,8 @@ class TargetPicker:
         return frozenset(attempt.target for attempt in self._record.result.reached)
 
     def _untried(self) -> Target | None:
-        record = self._record
-        targets = self._decider.targets(record.request, record.caller, record.decision)
-        if not self._given and not record.result.attempts:
+        targets = self._decider.targets(self._record.decision)
+        if not self._given and not self._record.result.attempts:
             return next(targets, None)
         passed = self._asked() | self._given
         return next((target for target in targets if target.name not in passed), None)

@@ -8,7 +8,6 @@ from typing import Final
 
 import orjson
 
-from brain_coord.classes.target import Target
 from brain_coord.gateway import sse
 from brain_coord.gateway.dialects import CHAT, Dialect
 from brain_coord.gateway.engine_fault import EngineFault
@@ -50,44 +49,7 @@ def whole_bytes(record: Record, body: bytes) -> bytes:
 
 
 def _brain(record: Record) -> bytes:
-    """The `brain` member of an answer; what it says of the decision is the same for many requests, and written once."""
-    result, now = record.result, monotonic()
-    target, answer = result.target, result.answer
-    place = None if target is None else (target.resource_class, target.node_id, target.name, target.model)
-    kept = record.decision.kept
-    routed = kept.get(place)
-    if routed is None:
-        routed = kept[place] = _routed(record, target)
-    timings = {
-        "measured_by": "coordinator",
-        "queued_ms": round(record.queued_ms, 3),
-        "first_output_ms": None if answer is None else answer.clock.first_output_ms,
-        "decode_tok_s": None if answer is None else answer.tok_s,
-        "total_ms": round((now - record.began) * 1000, 3),
-    }
-    return b'"brain":{"receipt":"%b","request_id":"%b",%b,"attempts":%d,"timings":%b}' % (
-        record.receipt_id.encode(),
-        record.request.request_id.encode(),
-        routed,
-        len(result.reached),
-        orjson.dumps(timings),
-    )
-
-
-def _routed(record: Record, target: Target | None) -> bytes:
-    """The members that follow from the decision and the target alone."""
-    decision = record.decision
-    said = {
-        "class": None if target is None else str(target.resource_class),
-        "node": None if target is None else target.node_id,
-        "target": None if target is None else target.name,
-        "model": None if target is None else target.model,
-        "mode": str(decision.class_decision.mode),
-        "privacy": str(decision.class_decision.privacy),
-        "route": decision.sentence,
-        "passed_over": [each.to_dict() for each in decision.passed_over],
-    }
-    return orjson.dumps(said)[1:-1]
+    return b'"brain":' + orjson.dumps(record.brain(monotonic()))
 
 
 def refusal_of(dialect: Dialect, refusal: EngineFault) -> bytes | ApiError:
@@ -120,7 +82,7 @@ def _failure_of(record: Record) -> ApiError:
     result = record.result
     code = result.failure or "target_failed"
     brain = {
-        "route": record.decision.sentence,
+        "route": record.decision.sentence(),
         "decision": record.decision.to_dict(),
         "attempts": [attempt.to_dict() for attempt in result.attempts],
         "request_id": record.request.request_id,

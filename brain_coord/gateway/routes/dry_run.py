@@ -29,6 +29,6 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
     )
     parsed = parse_request("dry-run", dialect, raw, headers)
     decision = context.gateway.decider.decide(parsed, caller)
-    over = [each.to_dict() for each in decision.passed_over]
-    summary = {"sentence": decision.sentence, "worth_waiting": decision.worth_waiting, "passed_over": over}
+    over = [each.to_dict() for each in decision.passed_over()]
+    summary = {"sentence": decision.sentence(), "worth_waiting": decision.worth_waiting, "passed_over": over}
     return {**summary, **decision.routing().to_dict()}
