@@ -48,6 +48,12 @@ class Echo:
         self.go.set()
         self.ended = asyncio.Event()
 
+    async def has_seen(self, text):
+        """Wait until it has answered `text`, or reads no more."""
+        async with asyncio.timeout(10):
+            while text not in self.seen and not self.ended.is_set():  # noqa: ASYNC110 — the server is told of nothing
+                await asyncio.sleep(0.001)
+
     async def __call__(self, scope, receive, send):
         assert (await receive())["type"] == "websocket.connect"
         await self.go.wait()
@@ -93,6 +99,8 @@ async def talk(kind, pieces):
                 writer.write(piece)
                 await writer.drain()
                 await asyncio.sleep(0.001)
+            writer.write(frame(TEXT, b"over"))  # what is still unread when the end comes may be answered or not
+            await app.has_seen("over")
             writer.write(frame(CLOSE, struct.pack("!H", 1000)))
         back = None  # a server that hangs up on unread bytes resets the connection, and takes back what it said
         async with asyncio.timeout(10):

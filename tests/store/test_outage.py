@@ -57,3 +57,14 @@ def test_changes_of_the_state_are_told_and_nothing_else():
     assert [health.state for health in told] == ["spooling", "refusing", "ok"]
     assert told[1].since_s == 10.0
     assert (gone.health.state, gone.health.reason) == ("ok", None)
+
+
+def test_while_the_spool_is_written_the_reason_for_it_stays():
+    gone = outage()
+    gone.begins(DOWN, 0.0)
+    gone.receipts_are("spooling", DOWN, 1, 10.0)
+    gone.ends()
+    gone.receipts_are("spooling", StoreUnavailable("database_down", "the spool is being written", "Try again"), 2, 11.0)
+    assert gone.health.reason == str(DOWN)
+    gone.receipts_are("refusing", StoreUnavailable("spool_full", "the spool is full", "Free space"), 2, 12.0)
+    assert "spool is full" in gone.health.reason
