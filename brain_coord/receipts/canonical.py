@@ -6,7 +6,6 @@ library. A property test holds the two together.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
@@ -23,8 +22,11 @@ _OPTIONS = (
 )
 _AS_IS: frozenset[type] = frozenset({str, int, bool, type(None)})
 _EXACT_INTEGERS = float(2**53)
-_BEYOND_BMP = re.compile(rb"[\xf0-\xf4]")
-"""Lead bytes of characters that RFC 8785 sorts by their surrogates and orjson by their code point."""
+_BEYOND_BMP = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
+"""Lead bytes of characters that RFC 8785 sorts by their surrogates and orjson by their code point.
+
+Looked for one by one: five such searches of a receipt take 1 µs, a pattern for all of them took 9.
+"""
 
 
 class CanonicalError(ValueError):
@@ -55,7 +57,7 @@ def canonical(value: Any) -> bytes:
     """
     try:
         written = orjson.dumps(_WALK.get(type(value), _other)(value), option=_OPTIONS)
-        if written.isascii() or not _BEYOND_BMP.search(written):
+        if written.isascii() or not any(lead in written for lead in _BEYOND_BMP):
             return written
         return rfc8785.dumps(json.loads(written, parse_int=_integer))
     except (TypeError, ValueError, RecursionError) as error:

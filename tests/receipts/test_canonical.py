@@ -46,10 +46,11 @@ def test_numbers_where_json_writers_differ(number, written):
     assert canonical(number) == written
 
 
-def test_keys_beyond_the_basic_plane_are_sorted_by_their_surrogates():
-    value = {"\ue000": 1, "\U00010000": 2, "a": 1e20}
+@pytest.mark.parametrize("beyond", ["\U00010000", "\U00040000", "\U00080000", "\U000c0000", "\U0010ffff"])
+def test_keys_beyond_the_basic_plane_are_sorted_by_their_surrogates(beyond):
+    value = {"\ue000": 1, beyond: 2, "a": 1e20}
     assert canonical(value) == rfc8785.dumps(value)
-    assert canonical(value).index("\U00010000".encode()) < canonical(value).index("\ue000".encode())
+    assert canonical(value).index(beyond.encode()) < canonical(value).index("\ue000".encode())
 
 
 @pytest.mark.parametrize("unknown", [float("nan"), float("inf"), float("-inf")])
