@@ -51,10 +51,8 @@ class Outage:
         """What became of receipts that could not go into the database."""
         since_s = wall_s if self.health.since_s is None else self.health.since_s
         reason = str(self.cause or error)
-        if (
-            self.cause is None and state == "spooling"
-        ):  # it answers again: why there is a spool to write stays the reason
-            reason = self.health.reason or reason
+        if self.cause is None and state == "spooling":
+            reason = self.health.reason or reason  # it answers again: why there is a spool to write stays the reason
         self._say(replace(self.health, state=state, reason=reason, since_s=since_s, spooled=spooled))
 
     def wait_s(self, now_s: float) -> float:
