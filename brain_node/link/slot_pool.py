@@ -75,7 +75,6 @@ class SlotPool:
 
     def next_close_at(self) -> float | None:
         """When `to_close` may name the next one, in monotonic seconds; `None` when nothing is surplus."""
-        idle, active = len(self.idle_since), len(self.active)  # for each job: `open` and `wanted` without their calls
-        if not idle or idle + active <= max(min(self.slots, active + self.spare), self.asked):
+        if not self.idle_since or self.open <= max(self.wanted, self.asked):
             return None
         return next(iter(self.idle_since.values())) + IDLE_S
