@@ -7,20 +7,10 @@ from brain_coord.cluster.view import SharedView
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_node.contract.messages import Offer, Report
+from tests.support.no_link import NoLink, NoSlots
 from tests.support.registries import MODEL, NEED
 
 NOW = 1000.0
-
-
-class NoLink:
-    async def send(self, message): ...
-    async def close(self, code, reason): ...
-
-
-class NoSlots:
-    open = 0
-
-    def close(self, reason): ...
 
 
 class Here:

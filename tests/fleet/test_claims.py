@@ -14,20 +14,10 @@ from brain_coord.routing.inputs import NodeRequest
 from brain_coord.routing.node_router import decide_node
 from brain_coord.store.records import Benchmark, Outcome
 from brain_node.contract.messages import Heartbeat, Offer, Report, decode
+from tests.support.no_link import NoLink, NoSlots
 from tests.support.registries import MODEL, NEED
 
 WALL = 1_800_000_000.0
-
-
-class NoLink:
-    async def send(self, message): ...
-    async def close(self, code, reason): ...
-
-
-class NoSlots:
-    open = 0
-
-    def close(self, reason): ...
 
 
 def joined(report=None, **offer):

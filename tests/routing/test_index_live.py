@@ -24,13 +24,7 @@ from brain_coord.store.records import Benchmark
 from brain_node.contract.messages import Heartbeat, ModelOffer, Offer, Refusal, Report
 from tests.routing.test_index import assert_same_auto_decision, assert_same_decision
 from tests.support.fleets import CATALOG, NAMES, random_id, random_request
-
-
-class NoSlots:
-    open = 0
-
-    def close(self, reason: str) -> None:
-        pass
+from tests.support.no_link import NoSlots
 
 
 def a_session(rng) -> Session:
