@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from brain_coord.receipts.body import time_of
+from brain_coord.receipts.body import ReceiptDraft, time_of
 from brain_coord.receipts.canonical import canonical
 from brain_coord.receipts.merkle import grow, steps_of
 from brain_coord.receipts.signer import Signer, key_id_of
@@ -126,6 +126,25 @@ class Summary:
     key_id: str | None
     node_id: str | None
     created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unsealed:
+    """A receipt before it has its place in a chain."""
+
+    about: Summary
+    body: bytes
+    """Canonical JSON."""
+
+    @classmethod
+    def of(cls, draft: ReceiptDraft) -> "Unsealed":
+        """The receipt of a draft.
+
+        Raises:
+            CanonicalError: the draft holds something that is not JSON.
+        """
+        about = Summary(draft.receipt_id, draft.key_id, draft.node_id, draft.time_s)
+        return cls(about, canonical(draft.body()))
 
 
 def link_bytes(body: bytes, chain: str, prev: bytes, seq: int) -> bytes:

@@ -214,11 +214,29 @@ class Kept:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """As `connect`."""
+        with self._taken() as connection, connection.begin():
+            yield connection
+
+    def execute(self, statement: str, parameters: tuple[Any, ...]) -> None:
+        """Run one statement that is a transaction of its own: by the driver, with nothing before it and nothing behind it.
+
+        Each call of the driver lets go of the GIL, and getting it back from a busy event loop takes longer than a small
+        commit; begun and committed by calls of their own, a transaction has eight of them.
+
+        Raises:
+            StoreUnavailable: as `connect`.
+        """
+        with self._taken() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(statement, parameters)
+
+    @contextmanager
+    def _taken(self) -> Iterator[Connection]:
         try:
             connection = self._connection
             if connection is None:
                 connection = self._connection = self._engine.connect()
-            with self._watch(connection), connection.begin():
+            with self._watch(connection):
                 yield connection
         except Exception as error:
             self.let_go()

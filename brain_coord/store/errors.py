@@ -8,7 +8,7 @@ codes are `database_down`, `database_slow`, `database_busy`, `disk_full`, `disk_
 import errno
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 
@@ -29,6 +29,9 @@ class StoreUnavailable(StoreError):  # noqa: N818  (a state of the store, as in 
 class TokenRejected(StoreError):  # noqa: N818  (an answer, not a fault)
     """A join token does not admit this node: `token_unknown`, `token_revoked`, `token_expired` or `token_used_up`."""
 
+
+CONFLICTS = (IntegrityError, sqlite3.IntegrityError)
+"""A row that must not be twice is there already: by way of SQLAlchemy, and by SQLite's own driver."""
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SQLITE_CODES = {

@@ -10,9 +10,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from brain_coord.receipts.body import ReceiptDraft
-from brain_coord.receipts.canonical import CanonicalError, canonical
-from brain_coord.receipts.chain import ChainHead, Sealed, Summary, seal
+from brain_coord.receipts.chain import ChainHead, Sealed, Summary, Unsealed, seal
 from brain_coord.receipts.signer import KEY_FILE, Signer
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.receipt_rows import chain_head, insert_receipts, link_hash
@@ -61,8 +59,8 @@ class Ledger:
         """Whether `prepare` has something to ask the database."""
         return self._head is None or self._stamp() != self._key_file
 
-    def seal(self, drafts: Sequence[ReceiptDraft]) -> list[Entry | CanonicalError]:
-        """Seal drafts in order, an error in the place of one that has no canonical form; the end moves with `advance`.
+    def seal(self, receipts: Sequence[Unsealed]) -> list[Entry]:
+        """Seal receipts in order; the end moves with `advance`.
 
         Raises:
             StoreUnavailable: the chain's end is not known since the database was last lost in the middle of a commit.
@@ -73,19 +71,8 @@ class Ledger:
                 "the end of the receipt chain has to be read from the database first",
                 "Bring the database back",
             )
-        bodies: list[bytes | CanonicalError] = []
-        for draft in drafts:
-            try:
-                bodies.append(canonical(draft.body()))
-            except CanonicalError as error:
-                bodies.append(error)
-        links = iter(seal(self._head, [body for body in bodies if isinstance(body, bytes)], self._signer))
-        return [
-            (Summary(draft.receipt_id, draft.key_id, draft.node_id, draft.time_s), next(links))
-            if isinstance(body, bytes)
-            else body
-            for draft, body in zip(drafts, bodies, strict=True)
-        ]
+        links = seal(self._head, [each.body for each in receipts], self._signer)
+        return [(each.about, link) for each, link in zip(receipts, links, strict=True)]
 
     def insert(self, connection: Connection, entries: Sequence[Entry]) -> None:
         """Write sealed receipts to the database; durable with the transaction."""

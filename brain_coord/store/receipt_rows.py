@@ -8,7 +8,7 @@ from sqlalchemy import Connection, and_, delete, func, or_, select
 
 from brain_coord.receipts.chain import ChainHead, Sealed, Summary
 from brain_coord.store import tables
-from brain_coord.store.bulk import insert_rows
+from brain_coord.store.bulk import Insertion, Row, insert_rows, insertions
 from brain_coord.store.records import Checkpoint
 from brain_coord.store.upsert import upsert
 
@@ -26,27 +26,28 @@ _LINK = [_RECEIPTS.c[column.name] for column in _POINT if column.name != "pruned
 
 def insert_receipts(connection: Connection, sealed: Sequence[tuple[Summary, Sealed]]) -> None:
     """Append sealed receipts to their chain."""
-    insert_rows(
-        connection,
-        _RECEIPTS,
-        _COLUMNS,
-        [
-            (
-                s.chain,
-                s.seq,
-                about.receipt_id,
-                about.key_id,
-                about.node_id,
-                about.created_s,
-                s.hash,
-                s.prev,
-                s.path,
-                s.public_key,
-                s.signature,
-                s.body,
-            )
-            for about, s in sealed
-        ],
+    insert_rows(connection, _RECEIPTS, _COLUMNS, [_row(*each) for each in sealed])
+
+
+def sqlite_insertions(sealed: Sequence[tuple[Summary, Sealed]]) -> list[Insertion]:
+    """The statements of `insert_receipts`, for SQLite's own driver."""
+    return list(insertions(_RECEIPTS, _COLUMNS, [_row(*each) for each in sealed]))
+
+
+def _row(about: Summary, s: Sealed) -> Row:
+    return (
+        s.chain,
+        s.seq,
+        about.receipt_id,
+        about.key_id,
+        about.node_id,
+        about.created_s,
+        s.hash,
+        s.prev,
+        s.path,
+        s.public_key,
+        s.signature,
+        s.body,
     )
 
 

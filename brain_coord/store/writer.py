@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
-from brain_coord.receipts.body import ReceiptDraft
+from brain_coord.receipts.chain import Unsealed
 from brain_coord.store.database import Database, Kept, connect
-from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.errors import CONFLICTS, StoreError, StoreUnavailable
 from brain_coord.store.ledger import Entry, Ledger, conflict
 from brain_coord.store.outage import Outage
+from brain_coord.store.receipt_rows import sqlite_insertions
 from brain_coord.store.records import StoreHealth
 from brain_coord.store.watchdog import Watchdog
 
@@ -35,7 +35,7 @@ Operation = Callable[[Connection], Any]
 class Write:
     """A function of a connection, or a receipt to seal; it may run again when a commit fails."""
 
-    work: Operation | ReceiptDraft
+    work: Operation | Unsealed
     future: asyncio.Future[Any]
 
 
@@ -100,7 +100,7 @@ class Writer:
         """Start the thread."""
         self._thread.start()
 
-    def submit(self, work: Operation | ReceiptDraft) -> "asyncio.Future[Any]":
+    def submit(self, work: Operation | Unsealed) -> "asyncio.Future[Any]":
         """Queue a write; call on the event loop."""
         future = self._loop.create_future()
         if self._closing:
@@ -229,18 +229,18 @@ class Writer:
 
     def _commit(self, batch: Sequence[Write]) -> list[Any]:
         """Make a batch durable; the results stand in its order, errors among them."""
-        entries = self._seal([write.work for write in batch if isinstance(write.work, ReceiptDraft)])
+        entries = self._seal([write.work for write in batch if isinstance(write.work, Unsealed)])
         if self._outage.cause is not None or self._waiting:
             return self._without_database(batch, entries)
         try:
-            done = self._transaction(lambda connection: self._apply(connection, batch, entries))
+            done = self._to_database(batch, entries)
         except StoreUnavailable as error:
             self._outage.begins(error, time.monotonic())
             return self._without_database(batch, entries, unsure=self._at_commit)
         except Exception as error:
             if len(batch) > 1:  # one of them is at fault, not the database: each gets an answer of its own
                 return [self._commit([write])[0] for write in batch]
-            if isinstance(error, IntegrityError) and isinstance(batch[0].work, ReceiptDraft) and self._ledger:
+            if isinstance(error, CONFLICTS) and isinstance(batch[0].work, Unsealed) and self._ledger:
                 self._ledger.lost()  # the chain has grown without us: the next receipt goes behind that
                 error = conflict(self._ledger.chain)
             return [error]
@@ -248,7 +248,16 @@ class Writer:
             self._ledger.advance(_good(entries))
         return done
 
-    def _seal(self, drafts: Sequence[ReceiptDraft]) -> list[Entry | Exception]:
+    def _to_database(self, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:
+        good = _good(entries)
+        if self._database.embedded and len(good) == len(batch) and len(insertions := sqlite_insertions(good)) == 1:
+            self._at_commit = True
+            self._kept.execute(*insertions[0])
+            self._at_commit = False
+            return [sealed for _, sealed in good]
+        return self._transaction(lambda connection: self._apply(connection, batch, entries))
+
+    def _seal(self, drafts: Sequence[Unsealed]) -> list[Entry | Exception]:
         if not drafts:
             return []
         if self._ledger is None:
@@ -321,7 +330,7 @@ def _results(
     batch: Sequence[Write], entries: Sequence[Entry | Exception], run: Callable[[Operation], Any]
 ) -> list[Any]:
     sealed = iter([entry[1] if isinstance(entry, tuple) else entry for entry in entries])
-    return [next(sealed) if isinstance(write.work, ReceiptDraft) else run(write.work) for write in batch]
+    return [next(sealed) if isinstance(write.work, Unsealed) else run(write.work) for write in batch]
 
 
 def _good(entries: Sequence[Entry | Exception]) -> list[Entry]:
