@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hashlib
-import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import ClientGone, read_body
+from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
 from brain_coord.gateway.routes.context import KnownCaller
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
@@ -84,10 +84,11 @@ class ComputeApi:
                 raise fault("queue_full", "as many compute jobs run as may; try again shortly", retry_after_s=5)
             tabs = able(self.book.dispatcher.tabs.online, monotonic())
             job = ComputeJob(product, tabs, key_id=caller.key_id, redundancy=asked.redundancy)
+            now_s = time.time()
             told = Asked(
-                request_id="req-" + secrets.token_hex(12),
-                receipt_id="r-" + secrets.token_hex(12),
-                time_s=time.time(),
+                request_id="req-" + random_id(),
+                receipt_id=receipt_id_at(now_s),
+                time_s=now_s,
                 caller=caller,
                 sha256=hashlib.sha256(raw).hexdigest(),
                 decision=decision,

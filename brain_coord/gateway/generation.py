@@ -15,7 +15,7 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watch_client
-from brain_coord.gateway.ids import random_id
+from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.reply import failure_of, refusal_of, reply_headers, tail_bytes, whole_bytes
@@ -79,11 +79,12 @@ class Generation:
         self._settled = False
         self._judged = False
         self._stream: ClientStream | None = None
+        wall_time = time.time()
         self.record = Record(
             request=request,
             caller=caller,
-            receipt_id="r-" + random_id(),
-            wall_time=time.time(),
+            receipt_id=receipt_id_at(wall_time),
+            wall_time=wall_time,
             began=began,
             decision=decider.decide(request, caller),
             result=Result(),

@@ -5,6 +5,8 @@ from typing import Final
 
 ID_BYTES: Final = 12
 _AT_ONCE: Final = 256
+_CLOCK_DIGITS: Final = 9
+_CLOCK_HZ: Final = 16
 
 _kept: list[str] = []
 
@@ -15,3 +17,12 @@ def random_id() -> str:
         digits = os.urandom(ID_BYTES * _AT_ONCE).hex()
         _kept.extend(digits[at : at + 2 * ID_BYTES] for at in range(0, len(digits), 2 * ID_BYTES))
     return _kept.pop()
+
+
+def receipt_id_at(time_s: float) -> str:
+    """`r-` and 24 hexadecimal digits for a receipt of the wall time `time_s`: nine of the clock, fifteen (60 bits) random.
+
+    Ids of one moment stand together in the store's index; wholly random ones made each receipt change a page of its own.
+    """
+    clock = int(time_s * _CLOCK_HZ) % 16**_CLOCK_DIGITS
+    return f"r-{clock:0{_CLOCK_DIGITS}x}{random_id()[_CLOCK_DIGITS:]}"

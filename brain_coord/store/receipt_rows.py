@@ -12,7 +12,8 @@ from brain_coord.store.bulk import Insertion, Row, insert_rows, insertions
 from brain_coord.store.records import Checkpoint
 from brain_coord.store.upsert import upsert
 
-ALIKE_CHARS: Final = 6
+ALIKE_CHARS: Final = 11
+"""The clock's part of an id: fewer would take in all receipts of many hours."""
 ALIKE: Final = 100
 NEWEST: Final = 2000
 
