@@ -4,15 +4,16 @@ No prompt and no answer text: hashes, decisions, counts and times only. What is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from brain_coord.receipts.canonical import Written, canonical, number, ready, write
 
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class Tokens(NamedTuple):
     """Token counts of one request, each by who counted it."""
 
     prompt_reported: int | None = None
@@ -29,8 +30,7 @@ class Tokens:
     """Completion tokens that count for the ledger: never more than was counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
+class Timings(NamedTuple):
     """Durations on the coordinator's monotonic clock."""
 
     queued_ms: float | None = None
@@ -45,8 +45,7 @@ class Timings:
     """From the whole request received to the end of the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(NamedTuple):
     """What the request costs by the configured prices of the target that answered."""
 
     amount_usd: float
@@ -57,8 +56,7 @@ class Price:
     """Configured price of a million completion tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptDraft:
+class ReceiptDraft(NamedTuple):
     """One request as it ended, before its place in the chain is known."""
 
     receipt_id: str
@@ -101,14 +99,35 @@ class ReceiptDraft:
     """How it ended: `completed`, `failed`, `incomplete`, `client_cancelled`, `slow_client` …"""
     error_code: str | None = None
     """The stable error code the client got, if any."""
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: Tokens = Tokens()
     """Token counts."""
-    timings: Timings = field(default_factory=Timings)
+    timings: Timings = Timings()
     """Durations."""
     price: Price | None = None
     """Price, or `None` where none is configured."""
-    extra: Json = field(default_factory=dict)
+    extra: Json = MappingProxyType({})
     """Further members for kinds of work that have more to say (how it was verified, who held which stage)."""
+
+    def canonical(self) -> bytes:
+        """The canonical JSON of the body.
+
+        Raises:
+            CanonicalError: a member holds something that is not JSON.
+        """
+        body = self.body()
+        if self.extra:
+            return canonical(body)
+        # The names and the other values of a draft are ours and stand in canonical form already.
+        node = self.node_decision
+        body["decision"] = {
+            "class": _fragment(self.class_decision),
+            "node": None if node is None else _fragment(node),
+        }
+        body["attempts"] = ready(self.attempts)
+        body["timings"] = {name: number(value) for name, value in body["timings"].items()}
+        if self.price is not None:
+            body["price"] = ready(body["price"])
+        return write(body)
 
     def body(self) -> dict[str, Any]:
         """The receipt's body as plain JSON values; `extra` cannot replace a member."""
@@ -158,6 +177,10 @@ class ReceiptDraft:
                 "completion_usd_per_1m": price.completion_usd_per_1m,
             },
         }
+
+
+def _fragment(record: Json) -> Any:
+    return (record if type(record) is Written else Written(record)).fragment()
 
 
 def timestamp(time_s: float) -> str:

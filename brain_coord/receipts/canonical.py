@@ -36,17 +36,17 @@ class CanonicalError(ValueError):
 class Written(dict[str, Any]):
     """A JSON object that stands in many receipts: its canonical form is worked out once. Not to be changed."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_fragment",)
 
     def __init__(self, members: Mapping[str, Any]) -> None:
         super().__init__(members)
-        self._bytes: bytes | None = None
+        self._fragment: orjson.Fragment | None = None
 
     def fragment(self) -> orjson.Fragment:
         """The canonical form as a piece of a larger one."""
-        if self._bytes is None:
-            self._bytes = canonical(dict(self))
-        return orjson.Fragment(self._bytes)
+        if self._fragment is None:
+            self._fragment = orjson.Fragment(canonical(dict(self)))
+        return self._fragment
 
 
 def canonical(value: Any) -> bytes:
@@ -56,11 +56,35 @@ def canonical(value: Any) -> bytes:
         CanonicalError: the value has no canonical form.
     """
     try:
-        written = orjson.dumps(_WALK.get(type(value), _other)(value), option=_OPTIONS)
-        if written.isascii() or not any(lead in written for lead in _BEYOND_BMP):
-            return written
-        return rfc8785.dumps(json.loads(written, parse_int=_integer))
-    except (TypeError, ValueError, RecursionError) as error:
+        written = write(ready(value))
+    except RecursionError as error:
+        raise CanonicalError(f"no canonical JSON for this value: {error}") from None
+    if written.isascii() or not any(lead in written for lead in _BEYOND_BMP):
+        return written
+    return rfc8785.dumps(json.loads(written, parse_int=_integer))
+
+
+def ready(value: Any) -> Any:
+    """A value as `write` takes it.
+
+    Raises:
+        CanonicalError: it holds something that is not JSON.
+    """
+    try:
+        return _WALK.get(type(value), _other)(value)
+    except (TypeError, ValueError) as error:
+        raise CanonicalError(f"no canonical JSON for this value: {error}") from None
+
+
+def write(value: Any) -> bytes:
+    """The canonical JSON of a value that is `ready` and in which no key goes beyond the Basic Multilingual Plane.
+
+    Raises:
+        CanonicalError: the value has no canonical form.
+    """
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except TypeError as error:
         raise CanonicalError(f"no canonical JSON for this value: {error}") from None
 
 
@@ -73,11 +97,13 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _number(value: float) -> Any:
-    size = abs(value)
-    if 1e-3 <= size < _EXACT_INTEGERS:
+def number(value: Any) -> Any:
+    """A number, text or nothing, as `write` takes it."""
+    if type(value) is not float:
+        return value
+    if 1e-3 <= value < _EXACT_INTEGERS or 1e-3 <= -value < _EXACT_INTEGERS:
         return int(value) if value.is_integer() else value  # canonical JSON writes 1.0 as 1
-    if size == 0:
+    if value == 0:
         return 0
     return orjson.Fragment(rfc8785.dumps(value)) if value - value == 0 else None
 
@@ -105,7 +131,7 @@ def _other(value: Any) -> Any:
 # By exact type, since this runs for every value of every receipt: isinstance chains took twice as long.
 _WALK: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys(_AS_IS, _same),
-    float: _number,
+    float: number,
     dict: _object,
     list: _array,
     tuple: _array,

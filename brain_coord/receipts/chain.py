@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -32,8 +32,7 @@ class ChainHead:
     """Hash of the last link."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """A receipt in its place. The fields before `hash` are what the hash covers."""
 
     body: bytes
@@ -118,8 +117,7 @@ class Sealed:
         return {name: members[name] for name in order}
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """What a store keeps beside the body to find a receipt again."""
 
     receipt_id: str
@@ -128,8 +126,7 @@ class Summary:
     created_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Unsealed:
+class Unsealed(NamedTuple):
     """A receipt before it has its place in a chain."""
 
     about: Summary
@@ -144,7 +141,7 @@ class Unsealed:
             CanonicalError: the draft holds something that is not JSON.
         """
         about = Summary(draft.receipt_id, draft.key_id, draft.node_id, draft.time_s)
-        return cls(about, canonical(draft.body()))
+        return cls(about, draft.canonical())
 
 
 def link_bytes(body: bytes, chain: str, prev: bytes, seq: int) -> bytes:

@@ -20,7 +20,7 @@ NEWEST: Final = 2000
 _RECEIPTS = tables.receipts
 _POINTS = tables.receipt_checkpoints
 _COLUMNS = list(_RECEIPTS.columns)
-_SEALED = [_RECEIPTS.c[field.name] for field in fields(Sealed)]
+_SEALED = [_RECEIPTS.c[name] for name in Sealed._fields]
 _POINT = [_POINTS.c[field.name] for field in fields(Checkpoint)]
 _LINK = [_RECEIPTS.c[column.name] for column in _POINT if column.name != "pruned_s"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -31,8 +31,7 @@ A = TypeVar("A")
 Operation = Callable[[Connection], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """A function of a connection, or a receipt to seal; it may run again when a commit fails."""
 
     work: Operation | Unsealed

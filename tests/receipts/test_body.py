@@ -2,15 +2,16 @@
 
 import ast
 import inspect
-from dataclasses import fields
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from brain_coord.receipts import body as body_module
 from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens, time_of, timestamp
-from brain_coord.receipts.canonical import canonical
-from tests.support.receipts import draft
+from brain_coord.receipts.canonical import Written, canonical
+from tests.support.receipts import NODE, draft
 
 NAMES = {
     "receipt_id": "id",
@@ -26,14 +27,14 @@ NAMES = {
 
 def test_every_field_of_the_draft_stands_in_the_body():
     body = draft().body()
-    told = {NAMES.get(field.name, field.name) for field in fields(ReceiptDraft)} - {"extra"}
+    told = {NAMES.get(name, name) for name in ReceiptDraft._fields} - {"extra"}
     assert told == set(body)
     assert body["decision"] == {"class": draft().class_decision, "node": draft().node_decision}
 
 
 @pytest.mark.parametrize(("record", "member"), [(Tokens, "tokens"), (Timings, "timings"), (Price, "price")])
 def test_every_part_stands_in_the_body_with_all_its_fields(record, member):
-    assert {field.name for field in fields(record)} == set(draft().body()[member]) - {"measured_by"}
+    assert set(record._fields) == set(draft().body()[member]) - {"measured_by"}
 
 
 @pytest.mark.parametrize("record", [ReceiptDraft, Tokens, Timings, Price])
@@ -65,6 +66,27 @@ def test_a_body_is_canonical_json_whatever_the_floats_are():
     assert timings["first_output_ms"] is None
     assert timings["decode_tok_s"] is None
     assert timings["total_ms"] == 1
+
+
+@given(
+    st.lists(st.none() | st.floats(), min_size=5, max_size=5),
+    st.floats(),
+    st.lists(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.integers(0, 2**53 - 1))),
+    st.dictionaries(st.text(), st.floats() | st.text()),
+)
+def test_the_canonical_form_of_a_draft_is_that_of_its_body(times, amount_usd, decisions, extra):
+    attempts = [{"target": NODE, "started_ms": each} for each in times]
+    for decision in decisions:
+        it = draft(
+            timings=Timings(*times),
+            price=Price(amount_usd=amount_usd, prompt_usd_per_1m=times[0]),
+            attempts=attempts,
+            class_decision=decision,
+            node_decision=Written(decision),
+            extra=extra,
+        )
+        assert it.canonical() == canonical(it.body())
+    assert draft(node_decision=None).canonical() == canonical(draft(node_decision=None).body())
 
 
 def test_time_is_a_label_to_the_millisecond():

@@ -1,6 +1,5 @@
 """Rows, history and the ring of recent requests."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def finished(number: int = 1, **members: Any) -> FinishedRequest:
         outcome="completed",
         timings=Timings(first_output_ms=100.0, decode_tok_s=50.0, total_ms=500.0),
     )
-    draft = replace(draft, **members)
+    draft = draft._replace(**members)
     return FinishedRequest(decision_id_of(draft.receipt_id), draft, recorded=True)
 
 
