@@ -4,8 +4,9 @@ uvicorn alone would wait for ever: a stream that cannot be written stays paused,
 reads keeps its bytes until the other side closes.
 """
 
-import asyncio
+import math
 from asyncio import TimerHandle, Transport
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 import httptools
 import orjson
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from brain_coord.gateway.cycle import Cycle
@@ -27,6 +29,8 @@ def _parts(url: bytes) -> tuple[bytes, str, bytes]:
     path = parsed.path.decode("ascii")
     return parsed.path, unquote(path) if "%" in path else path, parsed.query or b""
 
+
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 BUFFER_BYTES: Final = 1024 * 1024
 """Most that is kept for a client before its answer is held back; an answer of usual size fits, and frees its node."""
@@ -48,6 +52,10 @@ class ClientConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.stalled = False
+        self.cycle: Cycle | None = None  # type: ignore[assignment] # one of our own kind
+        self._incoming: Cycle | None = None
+        """Takes the body that is being read; none while a websocket begins."""
+        self._pipelined: deque[Cycle] = deque()
         self._gone: Callable[[], None] | None = None
         self._stall_timer: TimerHandle | None = None
 
@@ -59,7 +67,13 @@ class ClientConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """No client, nobody to wait for."""
         self._stop_waiting()
-        super().connection_lost(exc)
+        self.connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.lost()
+        self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        self.parser = None  # type: ignore[assignment] # as uvicorn does: the two hold each other
         gone, self._gone = self._gone, None
         if gone is not None:
             gone()
@@ -69,47 +83,75 @@ class ClientConnection(HttpToolsProtocol):
         self.flow.resume_reading()  # or its leaving would not be seen
         self._gone = gone
 
-    def on_headers_complete(self) -> None:
-        """A request begins, with a cycle of our own."""
-        parser, scope = self.parser, self.scope
-        http_version = parser.get_http_version()
-        scope["method"] = parser.get_method().decode("ascii")
-        if http_version != "1.1":
-            scope["http_version"] = http_version
-        if parser.should_upgrade() and self._should_upgrade():
-            return
-        raw_path, path, query = _parts(self.url)
-        scope["path"] = self.root_path + path
-        scope["raw_path"] = self.root_path.encode("ascii") + raw_path
-        scope["query_string"] = query
-        before = self.cycle
-        self.cycle = Cycle(
-            self,
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=http_version != "1.0" and parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
-        scope["extensions"] = {CONNECTION: self.cycle}  # type: ignore[dict-item] # one of our own
-        if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
-        else:  # a pipelined request waits for the answer before it
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
-
     def on_message_begin(self) -> None:
         """The next request begins; the rest of the last answer is watched no more."""
-        super().on_message_begin()
-        self._stop_waiting()
+        self.url = b""
+        self.headers = []
+        if self._stall_timer is not None:
+            self._stop_waiting()
         if self.flow.write_paused:
             self.pause_writing()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """A request begins, with a cycle of our own."""
+        parser = self.parser
+        raw_path, path, query = _parts(self.url)
+        http_version = parser.get_http_version()
+        scope: Any = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": http_version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": parser.get_method().decode("ascii"),
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self.headers,
+        }
+        self.scope = scope
+        if parser.should_upgrade() and self._should_upgrade():
+            self._incoming = None
+            return
+        before = self.cycle
+        keep_alive = http_version != "1.0" and parser.should_keep_alive()
+        self.cycle = self._incoming = cycle = Cycle(self, scope, keep_alive=keep_alive)
+        scope["extensions"] = {CONNECTION: cycle}
+        if before is None or before.response_complete:
+            self._start(cycle)
+        else:  # a pipelined request waits for the answer before it
+            self.flow.pause_reading()
+            self._pipelined.append(cycle)
+
+    def _start(self, cycle: Cycle) -> None:
+        task = self.loop.create_task(cycle.run(self.app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        cycle = self._incoming
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        if cycle.news is not None:
+            cycle.news.set()
+
+    def on_message_complete(self) -> None:
+        """The body is whole."""
+        cycle = self._incoming
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.more_body = False
+        if cycle.news is not None:
+            cycle.news.set()
 
     @property
     def _finished(self) -> bool:
@@ -131,13 +173,23 @@ class ClientConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """A finished answer may be large and the line slow; as long as it goes on leaving, it may take its time."""
         self._gone = None
-        super().on_response_complete()
-        self._stop_waiting()
-        self._watch_rest(None)
+        if self._stall_timer is not None:
+            self._stop_waiting()
+        if self.transport.get_write_buffer_size():
+            self._watch_rest(math.inf)
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self._pipelined:
+                self._start(self._pipelined.popleft())
+            else:
+                self.becomes_idle()
 
-    def _watch_rest(self, before: int | None) -> None:
+    def becomes_idle(self) -> None:
+        """No whole request waits for an answer."""
+
+    def _watch_rest(self, before: float) -> None:
         rest = self.transport.get_write_buffer_size()
-        if before is not None and rest >= before:
+        if rest >= before:
             self._cut()
         elif rest:
             self._stall_timer = self.loop.call_later(self.stall_s, self._watch_rest, rest)

@@ -5,14 +5,25 @@ body, which in nearly every answer follows at once.
 """
 
 import asyncio
-import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from re import compile as regex
 from typing import Any, Final, Protocol
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+import structlog
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.server import ServerState
 
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+from brain_coord.gateway.errors import fault
+from brain_coord.gateway.http import Event, Scope, send_error
+
+log = structlog.get_logger("brain.server")
+
+_LINE: Final = b"%b: %b\r\n".__mod__
+"""A header as it is written."""
+
+_CONTROL: Final = bytes(range(0x20)).replace(b"\t", b"") + b"\x7f"
+_FRAMING: Final = regex(rb"\n(content-length|transfer-encoding|connection): ([^\r]*)").findall
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
 
@@ -25,20 +36,78 @@ class Line(Protocol):
         """The event loop."""
 
     @property
+    def transport(self) -> asyncio.Transport:
+        """What answers are written to."""
+
+    @property
+    def flow(self) -> FlowControl:
+        """Whether reading and writing are paused."""
+
+    @property
+    def server_state(self) -> ServerState:
+        """Of the server; it has the headers of every answer."""
+
+    @property
     def stalled(self) -> bool:
         """Whether it was cut because the client had stopped reading."""
 
     def watch(self, gone: Callable[[], None]) -> None:
         """Call this when the client leaves before the answer that runs is complete."""
 
+    def on_response_complete(self) -> None:
+        """The last byte of an answer was written."""
 
-class Cycle(RequestResponseCycle):
-    """Speaks ASGI to the application."""
 
-    def __init__(self, line: Line, **options: Any) -> None:
-        super().__init__(**options)
+class Cycle:
+    """Speaks ASGI to the application.
+
+    Attributes:
+        headers: of the request by lower-case name; of repeated ones the last.
+        body: what came of the request's body and was not taken.
+        more_body: whether more of it comes.
+        news: set when something came, where somebody waits for it.
+        disconnected: whether the client left before its answer was complete.
+        keep_alive: whether the connection stays open after the answer.
+        response_complete: whether the last byte of the answer was written.
+        awaits_continue: whether the client wants to be asked before it sends the body.
+    """
+
+    body: bytes = b""
+    more_body = True
+    news: asyncio.Event | None = None
+    disconnected = False
+    response_complete = False
+    awaits_continue = False
+    _ended = False
+    """Whether the application knows that no more of the body comes."""
+    _response_started = False
+    _head = b""
+    _chunked: bool | None = None
+    _left_bytes = 0
+
+    def __init__(self, line: Line, scope: Scope, *, keep_alive: bool) -> None:
         self._line = line
-        self._head = b""
+        self._transport = line.transport
+        self._flow = line.flow
+        self._scope = scope
+        self.keep_alive = keep_alive
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        if self.headers.get(b"expect", b"").lower() == b"100-continue":
+            self.awaits_continue = True
+
+    async def run(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+        """Let the application answer. What it breaks off ends with the connection."""
+        try:
+            await app(self._scope, self.receive, self.send)
+        except BaseException:
+            log.exception("the application failed")
+        if self.response_complete or self.disconnected:
+            return
+        if self._response_started:
+            self._transport.close()
+        else:
+            error = fault("internal", "a fault of the coordinator; its log says more")
+            await send_error(self.send, error, [(b"connection", b"close")])
 
     @property
     def stalled(self) -> bool:
@@ -47,9 +116,9 @@ class Cycle(RequestResponseCycle):
 
     def whole_body(self) -> bytes | None:
         """The request's body, if all of it is there; what is asked for is taken."""
-        if self.more_body or self.disconnected or self.waiting_for_100_continue:
+        if self.more_body or self.disconnected:
             return None
-        body, self.body = bytes(self.body), bytearray()
+        body, self.body, self._ended = self.body, b"", True
         return body
 
     def watch(self, gone: Callable[[], None]) -> None:
@@ -59,93 +128,117 @@ class Cycle(RequestResponseCycle):
         else:
             self._line.watch(gone)
 
-    async def send(self, message: Any) -> None:
+    def lost(self) -> None:
+        """The client has left."""
+        self.disconnected = not self.response_complete
+        if self.news is not None:
+            self.news.set()
+
+    async def receive(self) -> Event:
+        """The next of the body, or that the client left or has its answer."""
+        if self.awaits_continue and not self._transport.is_closing():
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.awaits_continue = False
+        while not (self.disconnected or self.response_complete or self.body or not (self.more_body or self._ended)):
+            self._flow.resume_reading()
+            if self.news is None:
+                self.news = asyncio.Event()
+            self.news.clear()
+            await self.news.wait()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self.body, self._ended = self.body, b"", not self.more_body
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    async def send(self, message: Event) -> None:
         """Write the answer."""
-        flow = self.flow
+        flow = self._flow
         if flow.write_paused and not self.disconnected:
             self.write_head()
             await flow.drain()
         if self.disconnected:
             return
         kind = message["type"]
-        if kind == "http.response.body" and self.response_started and not self.response_complete:
+        if self.response_complete or (kind == "http.response.body") != self._response_started:
+            raise RuntimeError(f"no {kind} is due in this answer")
+        if self._response_started:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
-        elif kind == "http.response.start" and not self.response_started:
-            self._begin(message["status"], message.get("headers", ()))
         else:
-            await super().send(message)  # which says what is wrong with it
+            self._begin(message["status"], message.get("headers", ()))
 
-    def _begin(self, status: int, headers: Any) -> None:
-        self.response_started = True
-        self.waiting_for_100_continue = False
-        pairs = [*self.default_headers, *headers]
-        close = False
-        for name, value in pairs:
-            if name in _FRAMING:
-                close = self._framed(name, value) or close
-        lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % pair for pair in pairs]]
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or _CONTROL.search(head):
+    def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._response_started = True
+        self.awaits_continue = False
+        pairs = [*self._line.server_state.default_headers, *headers]
+        head = STATUS_LINE[status] + b"".join(map(_LINE, pairs))
+        if len(head) - len(head.translate(None, _CONTROL)) != 2 * len(pairs) + 2:  # one line end each
             raise RuntimeError("a header of the answer has a control character in it")
-        if not self.keep_alive and not close:
+        for name, value in _FRAMING(head):
+            self._framed(name, value)
+        if not self.keep_alive and b"\nconnection: close\r" not in head:
             head += b"connection: close\r\n"
-        if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self.chunked_encoding = True
+        if self._scope["method"] == "HEAD":
+            self._chunked = False
+        elif self._chunked is None and status not in (204, 304):
+            self._chunked = True
             head += b"transfer-encoding: chunked\r\n"
         self._head = head + b"\r\n"
         self._line.loop.call_soon(self.write_head)
 
-    def _framed(self, name: bytes, value: bytes) -> bool:
-        """Take note of how the answer is framed; whether the connection ends with it."""
-        if name == b"content-length" and self.chunked_encoding is None:
-            self.expected_content_length, self.chunked_encoding = int(value), False
-        elif name == b"transfer-encoding" and value.lower() == b"chunked":
-            self.expected_content_length, self.chunked_encoding = 0, True
-        elif name == b"connection" and b"close" in [token.lower().strip() for token in value.split(b",")]:
-            self.keep_alive = False
-            return True
-        return False
+    def _framed(self, name: bytes, value: bytes) -> None:
+        """Take note of how the answer is framed, and whether the connection ends with it."""
+        if name == b"content-length":
+            if self._chunked is None:
+                self._left_bytes, self._chunked = int(value), False
+        elif name == b"connection":
+            if b"close" in [token.lower().strip() for token in value.split(b",")]:
+                self.keep_alive = False
+        elif value.lower() == b"chunked":
+            self._left_bytes, self._chunked = 0, True
 
     def write_head(self) -> None:
         """Let a head go that nothing has followed yet."""
         if self._head:
-            self.transport.write(self._head)
+            self._transport.write(self._head)
             self._head = b""
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         head, self._head = self._head, b""
-        if self.scope["method"] == "HEAD":
-            self.expected_content_length = 0
-            self._write(head, b"")
-        elif self.chunked_encoding:
+        if self._chunked:
             end = b"" if more else b"0\r\n\r\n"
             if not body:
                 self._write(head, end)
             elif len(body) < _LARGE:
-                self._write(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end), b"")
+                self._transport.write(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end))
             else:
                 self._write(b"%b%x\r\n" % (head, len(body)), body)
-                self.transport.write(b"\r\n" + end)
+                self._transport.write(b"\r\n" + end)
+        elif self._scope["method"] == "HEAD":
+            self._left_bytes = 0
+            self._write(head, b"")
         else:
-            self.expected_content_length -= len(body)
-            if self.expected_content_length < 0:
+            self._left_bytes -= len(body)
+            if self._left_bytes < 0:
                 raise RuntimeError("the answer is longer than its content-length")
             self._write(head, body)
-        if more:
-            return
-        if self.expected_content_length:
+        if not more:
+            self._end()
+
+    def _end(self) -> None:
+        if self._left_bytes:
             raise RuntimeError("the answer is shorter than its content-length")
         self.response_complete = True
-        self.message_event.set()
-        self.scope.pop("extensions", None)  # this cycle stands there: the two would wait for the garbage collector
+        if self.news is not None:
+            self.news.set()
+        self._scope.pop("extensions", None)  # this cycle stands there: the two would wait for the garbage collector
         if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
+            self._transport.close()
+        self._line.on_response_complete()
 
     def _write(self, first: bytes, second: bytes) -> None:
         if len(second) < _LARGE:
             first, second = first + second, b""
         if first:
-            self.transport.write(first)
+            self._transport.write(first)
         if second:
-            self.transport.write(second)
+            self._transport.write(second)

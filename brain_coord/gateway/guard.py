@@ -4,8 +4,9 @@ uvicorn has no such bounds with httptools: a client that sends a header a minute
 ever. A body is bounded where it is read.
 """
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -37,7 +38,9 @@ class ConnectionBounds:
     idle_s: float = 75.0
     stall_s: float = 30.0
     open: int = 0
-    idle: dict["GuardedConnection", None] = field(default_factory=dict)
+    idle: dict["GuardedConnection", float] = field(default_factory=dict)
+    """Since when, by the monotonic clock; the one that is idle for longest comes first."""
+    _timer: TimerHandle | None = None
 
     def take(self, wanted: "ConnectionBounds") -> None:
         """Hold to these bounds from now on."""
@@ -53,6 +56,21 @@ class ConnectionBounds:
         oldest = next(iter(self.idle))
         oldest.hang_up()
         return True
+
+    def rests(self, connection: "GuardedConnection") -> None:
+        """A connection waits for its next request; one timer, for whichever waits longest, is enough for all."""
+        self.idle[connection] = monotonic()
+        if self._timer is None:
+            self._timer = connection.loop.call_later(self.idle_s, self._end_idle, connection.loop)
+
+    def _end_idle(self, loop: AbstractEventLoop) -> None:
+        self._timer, now = None, monotonic()
+        for connection, since in list(self.idle.items()):
+            left_s = since + self.idle_s - now
+            if left_s > 0:
+                self._timer = loop.call_later(left_s, self._end_idle, loop)
+                return
+            connection.hang_up()
 
 
 def bounded(receive: Receive, limit_bytes: int, lease: BodyLease) -> Receive:
@@ -94,15 +112,15 @@ class GuardedConnection(ClientConnection):
         self._counted = False
         self._head_timer: TimerHandle | None = None
         self._heading = False
-        self._began_now = False
-        self._head_seen = 0
-        self._head_size = 0
+        self._read_bytes = 0
+        """What is being read now."""
+        self._first_bytes = self._more_bytes = 0
+        """The read in which the head began, with whatever stood before it, and those after that."""
         self._too_large = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Take it, or turn it away when there are too many."""
         self.stall_s = self.bounds.stall_s
-        self.timeout_keep_alive = self.bounds.idle_s  # type: ignore[assignment] # any number of seconds will do
         room = self.bounds.make_room()
         self._counted = True
         self.bounds.open += 1
@@ -112,7 +130,7 @@ class GuardedConnection(ClientConnection):
                 fault("too_many_connections", "the coordinator has too many open connections", retry_after_s=5)
             )
             return
-        self._becomes_idle()
+        self.becomes_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
@@ -140,69 +158,51 @@ class GuardedConnection(ClientConnection):
             self._counted = False
             self.bounds.open -= 1
 
-    def _becomes_idle(self) -> None:
-        self.bounds.idle[self] = None
-        if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(self.bounds.idle_s, self.timeout_keep_alive_handler)
-
-    def on_response_complete(self) -> None:
-        """The next request may come, or has begun to while this one was answered."""
-        super().on_response_complete()
+    def becomes_idle(self) -> None:
+        """The next request may come, or has begun to while the last one was answered."""
         if self._heading:
             self._start_head_timer()
-        elif self.timeout_keep_alive_task is not None:
-            self.bounds.idle[self] = None
+        else:
+            self.bounds.rests(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head that does not end are counted; bodies are bounded elsewhere."""
+        """A head that does not end with what came is timed, and counted; bodies are bounded elsewhere."""
         self.bounds.idle.pop(self, None)
+        self._read_bytes = len(data)
+        if self._heading:
+            self._more_bytes += len(data)
         super().data_received(data)
-        if self._heading and not self._began_now:
-            self._head_seen += len(data)
-            if self._head_seen > self.bounds.head_bytes:
-                self._refuse(self._larger())
-        self._began_now = False
+        if self._heading:
+            self._goes_on()
+
+    def _goes_on(self) -> None:
+        if self._more_bytes > self.bounds.head_bytes:
+            self._refuse(self._larger())
+        elif self._finished:
+            self._start_head_timer()
 
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()
-        self._heading = self._began_now = True
-        self._head_seen = self._head_size = 0
-        if self._finished:
-            self._start_head_timer()
-
-    def on_url(self, url: bytes) -> None:
-        """The request line counts."""
-        self._grows(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """So does each header."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        headers = self.headers
-        headers.append((name, value))
-        self._head_size = size = self._head_size + len(name) + len(value) + 4
-        if size > self.bounds.head_bytes or len(headers) > self.bounds.headers:
-            self._too_large = True
-            raise HeadTooLarge
-
-    def _grows(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > self.bounds.head_bytes:
-            self._too_large = True
-            raise HeadTooLarge
+        self._heading = True
+        self._first_bytes, self._more_bytes = self._read_bytes, 0
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """The head is whole. Hardly ever are there bytes enough for it to be too large."""
         self._heading = False
-        self._stop_head_timer()
+        if self._head_timer is not None:
+            self._stop_head_timer()
+        bounds, headers = self.bounds, self.headers
+        if len(headers) > bounds.headers or self._first_bytes + self._more_bytes > bounds.head_bytes:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
+            if len(headers) > bounds.headers or size > bounds.head_bytes:
+                self._too_large = True
+                raise HeadTooLarge
         super().on_headers_complete()
 
     def _start_head_timer(self) -> None:
-        self._stop_head_timer()
-        self._head_timer = self.loop.call_later(self.bounds.head_s, self._head_is_late)
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.bounds.head_s, self._head_is_late)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
