@@ -4,7 +4,7 @@ uvicorn has no such bounds with httptools: a client that sends a header a minute
 ever. A body is bounded where it is read.
 """
 
-from asyncio import AbstractEventLoop, TimerHandle, Transport
+from asyncio import TimerHandle, Transport
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -46,6 +46,9 @@ class ConnectionBounds:
         """Hold to these bounds from now on."""
         for name in ("connections", "head_bytes", "headers", "head_s", "idle_s", "stall_s"):
             setattr(self, name, getattr(wanted, name))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._end_idle()
 
     def make_room(self) -> bool:
         """Whether one more may come; the connection that is idle for longest goes for it."""
@@ -61,14 +64,14 @@ class ConnectionBounds:
         """A connection waits for its next request; one timer, for whichever waits longest, is enough for all."""
         self.idle[connection] = monotonic()
         if self._timer is None:
-            self._timer = connection.loop.call_later(self.idle_s, self._end_idle, connection.loop)
+            self._timer = connection.loop.call_later(self.idle_s, self._end_idle)
 
-    def _end_idle(self, loop: AbstractEventLoop) -> None:
+    def _end_idle(self) -> None:
         self._timer, now = None, monotonic()
         for connection, since in list(self.idle.items()):
             left_s = since + self.idle_s - now
             if left_s > 0:
-                self._timer = loop.call_later(left_s, self._end_idle, loop)
+                self._timer = connection.loop.call_later(left_s, self._end_idle)
                 return
             connection.hang_up()
 

@@ -315,6 +315,33 @@ async def test_a_head_without_an_end_is_refused_when_it_has_grown_too_large(coor
     assert (reply.status, reply.json["error"]["code"]) == (431, "head_too_large")
 
 
+async def test_a_small_head_may_come_in_one_piece_with_a_body_that_is_larger_than_any_head(coordinator):
+    coordinator.reload(SETTINGS)
+    async with RawClient(coordinator.url, coordinator.secret) as client:
+        reply = await client.exchange("POST", "/v1/chat/completions", {**CHAT, "user": "x" * 50_000})
+        assert (reply.status, reply.json["error"]["code"]) == (404, "model_not_found")
+        reply = await client.exchange("GET", "/healthz", big="x" * 3000)
+        assert reply.status == 200
+
+
+async def test_connections_that_are_idle_for_too_long_are_closed_and_those_that_are_not_stay(coordinator):
+    coordinator.reload(SETTINGS)
+    async with (
+        RawClient(coordinator.url) as silent,
+        RawClient(coordinator.url) as once,
+        RawClient(coordinator.url) as busy,
+    ):
+        assert (await once.exchange("GET", "/healthz")).status == 200
+        coordinator.reload(SETTINGS.replace("idle_s = 30", "idle_s = 0.6", 1))
+        reading = [asyncio.create_task(client.read_some()) for client in (silent, once)]
+        while not all(task.done() for task in reading):
+            assert (await busy.exchange("GET", "/healthz")).status == 200
+            await asyncio.wait(reading, timeout=0.05)
+        assert [task.result() for task in reading] == [b"", b""]
+        assert await busy.read_some() == b""
+    coordinator.reload(SETTINGS)
+
+
 async def test_what_is_not_http_is_told_so_in_json(coordinator):
     async with RawClient(coordinator.url) as client:
         await client.send(b"\x16\x03\x01 hello\r\n\r\n")
