@@ -107,8 +107,9 @@ class ScoreKeeper:
 
     @staticmethod
     def _score(node: Node, standing: Standing, wall_s: float) -> None:
-        node.reliability = standing.score(wall_s)
-        node.done = len(standing.done)
+        score, done = standing.score(wall_s), len(standing.done)
+        if node.reliability != score or node.done != done:
+            node.reliability, node.done = score, done
 
     async def run(self) -> None:
         """Count uptime and let scores age; runs for ever."""

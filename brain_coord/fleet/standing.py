@@ -31,8 +31,10 @@ class Standing:
     """Connected and observed seconds by UTC day."""
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Counted along, so that a score costs the same however many outcomes it stands on."""
-    _scored: tuple[tuple[float, ...], int] | None = None
-    """The last score, and what it was made of: a full window in which nothing fails gives the same again."""
+    _scored: int | None = None
+    """The last score, while nothing that it was made of has changed."""
+    _holds_until_s: float = 0.0
+    """When an outcome or a day may leave the window, and the last score no longer holds."""
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], days: Iterable[Uptime]) -> "Standing":
@@ -55,27 +57,31 @@ class Standing:
 
     def _append(self, kept: deque[Outcome], outcome: Outcome) -> None:
         kept.append(outcome)
-        self._kinds[outcome.kind, outcome.result] += 1
         if len(kept) > WINDOW_OUTCOMES:
-            self._drop(kept)
+            gone = kept.popleft()
+            if gone.result == outcome.result and gone.kind == outcome.kind:
+                return  # one like it takes its place: in a full window in which nothing fails, the score stays
+            self._count(gone, -1)
+        self._count(outcome, 1)
 
-    def _drop(self, kept: deque[Outcome]) -> None:
-        gone = kept.popleft()
-        self._kinds[gone.kind, gone.result] -= 1
+    def _count(self, outcome: Outcome, number: int) -> None:
+        self._kinds[outcome.kind, outcome.result] += number
+        self._scored = None
 
     def _expire(self, now_s: float) -> None:
         for kept in (self.done, self.compared):
             while kept and kept[0].at_s < now_s - WINDOW_S:
-                self._drop(kept)
+                self._count(kept.popleft(), -1)
 
     def observed(self, day: int, connected_s: float, observed_s: float) -> None:
         """The coordinator was up for `observed_s` of a day, and the node connected for `connected_s` of that."""
         before = self.days.get(day, (0.0, 0.0))
         self.days[day] = (before[0] + connected_s, before[1] + observed_s)
+        self._scored = None
 
     def uptime_fraction(self, now_s: float) -> float:
         """Share of the observed time of the window in which the node was connected; 1 before any was observed."""
-        first = int((now_s - WINDOW_S) // DAY_S)
+        first = _first_day(now_s)
         recent = [seconds for day, seconds in self.days.items() if day >= first]
         observed = sum(seconds[1] for seconds in recent)
         return min(1.0, sum(seconds[0] for seconds in recent) / observed) if observed > 0 else 1.0
@@ -103,8 +109,13 @@ class Standing:
 
     def score(self, now_s: float) -> int:
         """The Brain Reliability Score, 0 to 100."""
-        self._expire(now_s)
-        made_of = (self.uptime_fraction(now_s), *self._kinds.values())
-        if self._scored is None or self._scored[0] != made_of:
-            self._scored = made_of, reliability_score(self.counts(now_s))
-        return self._scored[1]
+        if self._scored is None or now_s >= self._holds_until_s:
+            self._scored = reliability_score(self.counts(now_s))
+            leave = [(_first_day(now_s) + 1) * DAY_S, *(kept[0].at_s for kept in (self.done, self.compared) if kept)]
+            self._holds_until_s = min(leave) + WINDOW_S
+        return self._scored
+
+
+def _first_day(now_s: float) -> int:
+    """The oldest day of the window."""
+    return int((now_s - WINDOW_S) // DAY_S)

@@ -1,11 +1,21 @@
 """What a score stands on."""
 
-from brain_coord.fleet.reliability import WINDOW_OUTCOMES, WINDOW_S
+from random import Random
+
+from brain_coord.fleet.reliability import WINDOW_OUTCOMES, WINDOW_S, reliability_score
 from brain_coord.fleet.standing import Standing
 from brain_coord.store.records import Outcome, Uptime
 
 NOW = 1_800_000_000.0
 DAY = int(NOW // 86400)
+KINDS = (
+    *[("customer", "completed")] * 9,
+    ("customer", "failed"),
+    ("customer", "timed_out"),
+    ("canary", "failed"),
+    ("shadow", "matched"),
+    ("shadow", "mismatched"),
+)
 
 
 def outcomes(count, kind="customer", result="completed", at_s=NOW):
@@ -54,3 +64,16 @@ def test_the_score_is_explained_by_the_same_counts():
     explained = standing(outcomes(20), days=[Uptime("N-1", DAY, 50.0, 100.0)]).explain(NOW)
     assert explained.score == 90
     assert "uptime (connected 50.0 % of the time)" in explained.sentence()
+
+
+def test_a_score_that_was_kept_is_the_one_that_would_come_out_anew():
+    rng = Random(7)
+    kept, now = Standing(), NOW
+    for _ in range(2000):
+        now += rng.choice((0.0, 1.0, 600.0, 40_000.0))
+        if rng.random() < 0.2:
+            kept.observed(int(now // 86400), rng.random() * 10, 10.0)
+        kind, result = rng.choice(KINDS)
+        kept.add(Outcome("N-1", kind, result, now))
+        now += rng.choice((0.0, 5.0, 90_000.0))
+        assert kept.score(now) == reliability_score(kept.counts(now))
