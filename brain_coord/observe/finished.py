@@ -1,12 +1,11 @@
 """One request as it ended: what metrics, pages and logs are views of."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from brain_coord.receipts.body import ReceiptDraft
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRequest:
+class FinishedRequest(NamedTuple):
     """A request whose decision was made, whatever came of it. Holds nothing of its content.
 
     Attributes:

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.observe.finished import FinishedRequest
-from brain_coord.observe.tallies import CounterTally, HistogramTally
+from brain_coord.observe.tallies import Count, CounterTally, HistogramTally, Spread
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 SPEEDS: Final = (1, 2, 5, 10, 20, 40, 60, 90, 130, 200, 300, 500)
@@ -78,6 +78,8 @@ class Metrics:
     sources: Sources
     collector: CollectorRegistry = field(default_factory=CollectorRegistry)
     _heard: dict[str, float] = field(default_factory=dict)
+    _ended: dict[tuple[str | None, str, str], "_Ended"] = field(default_factory=dict)
+    """By class, mode and outcome."""
     _live: "_Live" = field(init=False)
     requests: CounterTally = field(init=False)
     refused: Counter = field(init=False)
@@ -88,7 +90,7 @@ class Metrics:
     queue: HistogramTally = field(init=False)
     first_output: HistogramTally = field(init=False)
     speed: HistogramTally = field(init=False)
-    changes: Counter = field(init=False)
+    changes: CounterTally = field(init=False)
     heartbeats: Counter = field(init=False)
     late: Counter = field(init=False)
     lag: Histogram = field(init=False)
@@ -113,11 +115,8 @@ class Metrics:
         self.speed = HistogramTally(
             "brain_decode_tokens_per_second", "Decode speed of streamed answers.", SPEEDS, ("class",)
         )
-        self.changes = Counter(
-            "brain_node_state_changes",
-            "Changes of nodes' states, by the state that followed.",
-            ("state",),
-            registry=into,
+        self.changes = CounterTally(
+            "brain_node_state_changes", "Changes of nodes' states, by the state that followed.", ("state",)
         )
         self.heartbeats = Counter("brain_heartbeats", "Heartbeats of nodes.", registry=into)
         self.late = Counter(
@@ -129,9 +128,9 @@ class Metrics:
         build = Gauge("brain_build_info", "Version of the coordinator.", ("version",), registry=into)
         build.labels(self.sources.version).set(1)
         for state in STATES:
-            self.changes.labels(state)
+            self.changes.of(state)
         for kind in ("prompt", "completion"):
-            self.tokens.add((kind,), 0)
+            self.tokens.of(kind)
         self._live = _Live(self.sources, self._tallies)
         self.collector.register(self._live)
         ProcessCollector(namespace="brain", registry=into)
@@ -139,29 +138,45 @@ class Metrics:
     def finished(self, request: FinishedRequest) -> None:
         """A request is over."""
         draft = request.draft
-        name = (draft.resource_class or "none",)
-        self.requests.add((*name, draft.mode, draft.outcome))
+        kind = (draft.resource_class, draft.mode, draft.outcome)
+        ended = self._ended.get(kind) or self._begin(kind)
+        ended.requests.value += 1
         for attempt in draft.attempts:
-            self.attempts.add((attempt["class"], result_of(attempt["cause"])))
+            self.attempts.of(attempt["class"], result_of(attempt["cause"])).value += 1
         timings, tokens = draft.timings, draft.tokens
         if request.recorded:
-            self.recorded.add()
+            ended.recorded.value += 1
         if timings.queued_ms is not None:
-            self.queue.observe(timings.queued_ms / 1000)
+            ended.queue.observe(timings.queued_ms / 1000)
         if timings.total_ms is not None:
-            self.seconds.observe(timings.total_ms / 1000, name)
+            ended.seconds.observe(timings.total_ms / 1000)
         if draft.outcome != "completed":
             return
         if draft.streamed and timings.first_output_ms is not None:
-            self.first_output.observe(timings.first_output_ms / 1000, name)
+            ended.first_output.observe(timings.first_output_ms / 1000)
         if timings.decode_tok_s is not None:
-            self.speed.observe(timings.decode_tok_s, name)
-        self.tokens.add(("prompt",), tokens.prompt_billed or 0)
-        self.tokens.add(("completion",), tokens.completion_billed or 0)
+            ended.speed.observe(timings.decode_tok_s)
+        ended.prompt.value += tokens.prompt_billed or 0
+        ended.completion.value += tokens.completion_billed or 0
+
+    def _begin(self, kind: tuple[str | None, str, str]) -> "_Ended":
+        resource_class, mode, outcome = kind
+        name = resource_class or "none"
+        ended = self._ended[kind] = _Ended(
+            requests=self.requests.of(name, mode, outcome),
+            recorded=self.recorded.of(),
+            queue=self.queue.of(),
+            seconds=self.seconds.of(name),
+            first_output=self.first_output.of(name),
+            speed=self.speed.of(name),
+            prompt=self.tokens.of("prompt"),
+            completion=self.tokens.of("completion"),
+        )
+        return ended
 
     def _tallies(self) -> Iterator[Metric]:
         """What the requests fed."""
-        for each in (self.requests, self.attempts, self.tokens, self.recorded):
+        for each in (self.requests, self.attempts, self.tokens, self.recorded, self.changes):
             yield each.family()
         for spread in (self.seconds, self.queue, self.first_output, self.speed):
             yield spread.family()
@@ -172,7 +187,7 @@ class Metrics:
 
     def changed(self, change: StateChange) -> None:
         """A node's state became another."""
-        self.changes.labels(change.after).inc()
+        self.changes.of(change.after).value += 1
         if change.after == "OFFLINE":
             self._heard.pop(change.node_id, None)
 
@@ -210,6 +225,20 @@ def result_of(cause: str | None) -> str:
     if cause.startswith("status_"):
         return f"status_{cause[7]}xx" if cause[7:8].isdigit() else "other"
     return cause if cause in CAUSES else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What the requests of one class, mode and outcome are counted in: looked up once."""
+
+    requests: Count
+    recorded: Count
+    queue: Spread
+    seconds: Spread
+    first_output: Spread
+    speed: Spread
+    prompt: Count
+    completion: Count
 
 
 @dataclass(slots=True)

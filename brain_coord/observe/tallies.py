@@ -1,7 +1,7 @@
-"""Counters and histograms that every request feeds: a dictionary and a list each, written down when somebody asks.
+"""Counters and histograms that every request feeds: a number and a list each, written down when somebody asks.
 
 The client library looks labels up, takes a lock and walks through the buckets for each value; for the nine values of a
-request that took a tenth of its whole time. One thread feeds these.
+request that took a tenth of its whole time. One thread feeds these, and keeps those at hand that it feeds again and again.
 """
 
 from bisect import bisect_left
@@ -12,6 +12,15 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 Labels = tuple[str, ...]
 
 
+class Count:
+    """A counter with its labels; add to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+
 class CounterTally:
     """Counts by the values of its labels."""
 
@@ -19,19 +28,36 @@ class CounterTally:
         self._name = name
         self._text = text
         self._labels = labels
-        self.values: dict[Labels, float] = {} if labels else {(): 0}
+        self._counts: dict[Labels, Count] = {}
+        if not labels:
+            self.of()
 
-    def add(self, labels: Labels = (), amount: float = 1) -> None:
-        """Count."""
-        values = self.values
-        values[labels] = values.get(labels, 0) + amount
+    def of(self, *labels: str) -> Count:
+        """The one with these labels."""
+        return self._counts.get(labels) or self._counts.setdefault(labels, Count())
 
     def family(self) -> CounterMetricFamily:
         """As Prometheus takes it."""
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, value in self.values.items():
-            family.add_metric(labels, value)
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count.value)
         return family
+
+
+class Spread:
+    """A histogram with its labels."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """One value."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
 
 
 class HistogramTally:
@@ -42,29 +68,22 @@ class HistogramTally:
         self._text = text
         self._labels = labels
         self._bounds = tuple(map(float, bounds))
-        self._counts: dict[Labels, list[int]] = {}
-        self._sums: dict[Labels, float] = {}
+        self._spreads: dict[Labels, Spread] = {}
         if not labels:
-            self._begin(())
+            self.of()
 
-    def _begin(self, labels: Labels) -> list[int]:
-        counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
-        self._sums[labels] = 0.0
-        return counts
-
-    def observe(self, value: float, labels: Labels = ()) -> None:
-        """One value."""
-        counts = self._counts.get(labels) or self._begin(labels)
-        counts[bisect_left(self._bounds, value)] += 1
-        self._sums[labels] += value
+    def of(self, *labels: str) -> Spread:
+        """The one with these labels; it shows from its first value on."""
+        return self._spreads.get(labels) or self._spreads.setdefault(labels, Spread(self._bounds))
 
     def family(self) -> HistogramMetricFamily:
         """As Prometheus takes it: each bucket with all below it."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, counts in self._counts.items():
+        for labels, spread in self._spreads.items():
             buckets, total = [], 0
-            for bound, count in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(str, self._bounds), "+Inf"), spread.counts, strict=True):
                 total += count
                 buckets.append((bound, total))
-            family.add_metric(labels, buckets, self._sums[labels])
+            if total or not labels:
+                family.add_metric(labels, buckets, spread.total)
         return family

@@ -12,7 +12,6 @@ from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.routes.context import ReceiptShelf
-from brain_coord.observe.finished import FinishedRequest
 from brain_coord.web.live import Item, Lists, LiveHub
 from brain_coord.web.view.history import PERIOD_S, History
 from brain_coord.web.view.recent import DecisionRow, RecentRequests, decision_row
@@ -113,12 +112,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self.hub = LiveHub(self.lists, self.base)
-        self.gateway.on_finished.append(self.finished)
-
-    def finished(self, request: FinishedRequest) -> None:
-        """One more request is over."""
-        self.recent.add(request)
-        self.history.finished(request)
+        self.gateway.on_finished += [self.recent.add, self.history.finished]
 
     async def census(self) -> Census:
         """Count the fleet, a slice at a time: requests must not wait while thousands of nodes are counted."""

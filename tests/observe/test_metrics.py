@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import subprocess
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,7 +108,7 @@ def test_receipts_that_do_not_reach_the_database_are_behind():
 
 
 def test_every_name_is_ours_and_promtool_finds_nothing_wrong(metrics: Metrics):
-    metrics.finished(replace(finished()))
+    metrics.finished(finished())
     metrics.request_refused("invalid_api_key")
     text = exposed(metrics).encode()
     assert all(family.name.startswith("brain_") for family in text_string_to_metric_families(text.decode()))

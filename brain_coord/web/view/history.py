@@ -42,16 +42,18 @@ class History:
     def finished(self, request: FinishedRequest) -> None:
         """One more request in this period."""
         draft = request.draft
-        if draft.outcome in ENDED_WELL:
+        outcome = draft.outcome
+        if outcome in ENDED_WELL:
             self._served += 1
         else:
             self._failed += 1
-        if draft.outcome != "completed" or len(self._first_ms) >= SAMPLES:
+        if outcome != "completed" or len(self._first_ms) >= SAMPLES:
             return
-        if draft.streamed and draft.timings.first_output_ms is not None:
-            self._first_ms.append(draft.timings.first_output_ms)
-        if draft.timings.decode_tok_s is not None:
-            self._tok_s.append(draft.timings.decode_tok_s)
+        timings = draft.timings
+        if draft.streamed and timings.first_output_ms is not None:
+            self._first_ms.append(timings.first_output_ms)
+        if timings.decode_tok_s is not None:
+            self._tok_s.append(timings.decode_tok_s)
 
     def close_period(self, at_s: float, states: Mapping[str, int]) -> Point:
         """End the period that runs; `states` counts the nodes by state now."""

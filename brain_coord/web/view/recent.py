@@ -24,9 +24,10 @@ class RecentRequests:
 
     def add(self, finished: FinishedRequest) -> None:
         """Keep one; the oldest beyond the bound is forgotten."""
-        self._by_id[finished.decision_id] = finished
-        if len(self._by_id) > self.kept:
-            self._by_id.popitem(last=False)
+        kept = self._by_id
+        kept[finished.decision_id] = finished
+        if len(kept) > self.kept:
+            kept.popitem(last=False)
 
     def get(self, decision_id: str) -> FinishedRequest | None:
         """The request with this decision, while it is remembered."""
