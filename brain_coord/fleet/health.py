@@ -96,8 +96,8 @@ class Health(Watched):
     def job(self, result: str, now: float) -> bool:
         """A job ended as `completed`, `failed` or `timed_out`, a canary's job included."""
         if result == "completed":
-            self.faults_in_row = 0
-            self.empty_in_row = 0
+            if self.faults_in_row or self.empty_in_row:
+                self.faults_in_row = self.empty_in_row = 0
             return False
         self.faults_in_row += 1
         if self.faults_in_row < FAULTS:

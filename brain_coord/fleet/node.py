@@ -168,12 +168,16 @@ class Node(Watched):
     @property
     def state(self) -> State:
         """Where the node stands, worst news first."""
-        session = self.session
+        return self.state_if(degraded=self.health.degraded is not None)
+
+    def state_if(self, *, degraded: bool) -> State:
+        """The state if it were fit for work, or were not, and all else is as it is."""
+        session, elsewhere = self.session, self.elsewhere
         return state_of(
-            connected=self.connected,
+            connected=session is not None or elsewhere is not None,
             drains=self.reported.draining or self.operator_drain or (session is not None and session.closing),
-            degraded=self.health.degraded is not None,
-            active=self.running,
+            degraded=degraded,
+            active=self.active if elsewhere is None else elsewhere.running,
         )
 
     def state_view(self, now: float) -> StateView:

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
@@ -28,8 +29,7 @@ ABSENCE_S: Final = 3600.0
 Kind = Literal["customer", "shadow", "canary", "benchmark"]
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChange(NamedTuple):
     """A node's state became another; `reason` is one line for people."""
 
     node_id: str
@@ -38,8 +38,7 @@ class StateChange:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
+class NodeEvent(NamedTuple):
     """Something that the coordinator saw a node do: how its reliability and its fitness come about."""
 
     node: Node
@@ -91,7 +90,7 @@ class Registry:
         """Make a node known."""
         known = self.nodes.setdefault(node.node_id, node)
         if known is node:
-            node.watch(lambda: self._touched(node))
+            node.watch(partial(self._touched, node))
             self._touched(node)
             self.books[node.operator].enter(node.tally, self._reason(node))
         return known
@@ -208,20 +207,21 @@ class Registry:
     def reserve(self, node: Node) -> None:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
         before = None if node.active else node.state  # only the first of its jobs can make it another
-        node.active += 1
-        node.load.change(node.active, monotonic())
-        if node.active == node.slots:
+        node.active = active = node.active + 1
+        node.load.change(active, monotonic())
+        if active == node.slots:
             self._turned(node)
         if before is not None:
             self._changed(node, before, "took a job")
 
     def release(self, node: Node) -> None:
         """A job on the node is over, however it ended. Exactly one call for each `reserve`."""
-        assert node.active > 0, "released more jobs than were reserved"
-        before = node.state if node.active == 1 else None
-        node.active -= 1
-        node.load.change(node.active, monotonic())
-        if node.active == node.slots - 1:
+        active = node.active - 1
+        assert active >= 0, "released more jobs than were reserved"
+        before = None if active else node.state
+        node.active = active
+        node.load.change(active, monotonic())
+        if active == node.slots - 1:
             self._turned(node)
         if before is not None:
             self._changed(node, before, "finished its jobs")
@@ -270,7 +270,6 @@ class Registry:
         if node.elsewhere is not None and self.forward is not None:
             self.forward(event)
             return
-        before = node.state
         health, passed = node.health, event.result == "completed"
         if event.result in ("matched", "mismatched"):
             turned = health.comparison(agreed=event.result == "matched", now=now)
@@ -285,15 +284,15 @@ class Registry:
         for hook in self.on_event:
             hook(event)
         if turned:
-            self._fitness(node, before)
+            self._fitness(node)
 
     def stand_in(self, node: Node, *, passed: bool) -> None:
         """A canary took the place of a comparison that no peer is left for."""
-        before = node.state
         if node.health.stand_in(passed=passed, now=monotonic()):
-            self._fitness(node, before)
+            self._fitness(node)
 
-    def _fitness(self, node: Node, before: str) -> None:
+    def _fitness(self, node: Node) -> None:
+        before = node.state_if(degraded=node.health.degraded is None)  # as it was until now
         reason = node.degraded or "it answered its canaries"
         log.warning("node degraded" if node.degraded else "node fit again", node=node.node_id, reason=reason)
         self._changed(node, before, reason)

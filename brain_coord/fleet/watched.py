@@ -15,6 +15,10 @@ _PLAIN: Final = frozenset({int, float, str, bool, type(None)})
 Touch = Callable[[], None]
 
 
+def _nobody() -> None:
+    """Watches over a record that stands alone."""
+
+
 class Watched:
     """A record with a hook on every assignment.
 
@@ -25,23 +29,28 @@ class Watched:
     __slots__ = ("_touch",)
 
     unwatched: ClassVar[frozenset[str]] = frozenset()
-    _touch: Touch | None
+    _touch: Touch
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """A record that nobody watches yet."""
+        record = super().__new__(cls)
+        _set(record, "_touch", _nobody)
+        return record
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.unwatched:
+            _set(self, name, value)
+            return
         kind = type(value)
         if kind not in _PLAIN:
             if kind is dict:
                 value = WatchedDict(value, self.touched)
             elif isinstance(value, Watched):
                 value.watch(self.touched)
-        if name in self.unwatched:
-            _set(self, name, value)
-            return
-        touch = getattr(self, "_touch", None)
-        same = touch is None or getattr(self, name, _NOTHING) is value
+        same = getattr(self, name, _NOTHING) is value
         _set(self, name, value)
-        if touch is not None and not same:
-            touch()
+        if not same:
+            self._touch()
 
     def watch(self, touch: Touch) -> None:
         """Call this on every change from now on, in place of an earlier one."""
@@ -49,9 +58,7 @@ class Watched:
 
     def touched(self) -> None:
         """Something about it changed."""
-        touch = getattr(self, "_touch", None)
-        if touch is not None:
-            touch()
+        self._touch()
 
 
 class WatchedDict(dict[Any, Any]):

@@ -34,7 +34,9 @@ class LoopLag:
 
     def stalled_s(self, since: float, now: float) -> float:
         """Seconds between `since` and `now` in which the loop stood still, a stall still going on included."""
-        total = sum(max(0.0, min(end, now) - max(start, since)) for start, end in self._stalls)
+        total = 0.0
+        if self._stalls and self._stalls[-1][1] > since:
+            total = sum(max(0.0, min(end, now) - max(start, since)) for start, end in self._stalls)
         if self._expected is not None and now - self._expected > STALL_S:
             total += now - max(self._expected, since)
         return total

@@ -61,12 +61,12 @@ class Load:
 
     def change(self, level: int, now: float) -> None:
         """So many jobs run from now on; `now` in seconds of the monotonic clock."""
-        self.area += self._level * (now - self._at) if self._at else 0.0
+        self.area += self._level * (now - self._at)  # nothing before the first job
         self._level, self._at = level, now
 
     def until(self, now: float) -> float:
         """The area up to now."""
-        return self.area + (self._level * (now - self._at) if self._at else 0.0)
+        return self.area + self._level * (now - self._at)
 
 
 @dataclass(slots=True)

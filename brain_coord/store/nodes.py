@@ -23,7 +23,7 @@ def _columns(table: Table, record: type[Any]) -> list[Column[Any]]:
 
 _NODE = _columns(_NODES, NodeRecord)
 _BENCHMARK = _columns(_BENCHMARKS, Benchmark)
-_OUTCOME = _columns(_OUTCOMES, Outcome)
+_OUTCOME = [_OUTCOMES.c[name] for name in Outcome._fields]
 _DAY = _columns(_UPTIME, Uptime)
 
 
@@ -97,8 +97,7 @@ def load_benchmarks(connection: Connection, node_id: str | None = None) -> list[
 
 def add_outcomes(connection: Connection, outcomes: Sequence[Outcome]) -> None:
     """Record how work ended."""
-    rows = [(o.node_id, o.kind, o.result, o.at_s, o.model, o.detail) for o in outcomes]
-    insert_rows(connection, _OUTCOMES, _OUTCOME, rows)
+    insert_rows(connection, _OUTCOMES, _OUTCOME, outcomes)
 
 
 def load_outcomes(connection: Connection, node_id: str, since_s: float, limit: int = 200) -> list[Outcome]:

@@ -1,7 +1,7 @@
 """What the store hands out: one frozen record for a row of each kind. Times are wall clock, seconds since 1970."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Plan = Literal["free", "paid"]
 
@@ -103,8 +103,7 @@ class Benchmark:
     measured_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How one piece of work on a node ended; the reliability score is made from these."""
 
     node_id: str
