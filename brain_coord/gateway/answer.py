@@ -2,17 +2,16 @@
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from brain_coord.gateway.dialects.base import NO_USAGE, Usage
+from brain_coord.gateway.dialects.seen import NO_USAGE, Usage
 from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount, count_tokens, decode_tok_s
 
 Outcome = Literal["completed", "failed", "incomplete", "client_cancelled", "slow_client", "deadline", "refused"]
 """How a request ended: `refused` is the engine's own 4xx, `incomplete` broke off after the first output."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One try at one target; times in ms since the request arrived.
 
     Attributes:

@@ -5,7 +5,6 @@ stands before its text and behind it is known; whatever has the same bytes aroun
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import orjson
@@ -26,10 +25,10 @@ class Run(NamedTuple):
     end: int
     events: int
     text_bytes: int
+    first_text_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mould:
+class Mould(NamedTuple):
     """One form of an event: its bytes before the text, with the opening quote, and behind it, with the blank line."""
 
     head: bytes
@@ -55,37 +54,32 @@ class Mould:
 
     def alone(self, data: bytes) -> int:
         """How much text `data` holds, if it is one event of this form with plain text; else 0."""
-        head, tail = self.head, self.tail
+        head, tail = self
         if not data.startswith(head) or not data.endswith(tail):
             return 0
-        start, end = len(head), len(data) - len(tail)
-        return 0 if _ODD.search(data, start, end) else max(0, end - start)
+        text = data[len(head) : -len(tail)]
+        return 0 if _ODD.search(text) else len(text)
 
-    def run(self, data: bytes, at: int) -> Run | None:
-        """All events of this form from `at` up to the last one; `None` where something else stands among them."""
-        return self._run(data, at, data.rfind(self.tail, at))
+    def run(self, data: bytes, at: int, *, together: bool) -> Run | None:
+        """The events of this form from `at` on: all up to the last one in `data`, or the one that stands there.
 
-    def one(self, data: bytes, at: int) -> Run | None:
-        """The event at `at`, if it has this form."""
-        return self._run(data, at, data.find(self.tail, at))
-
-    def _run(self, data: bytes, at: int, end: int) -> Run | None:
-        if end < 0 or not data.startswith(self.head, at):
+        `None` where something else stands there, or among them.
+        """
+        head, tail = self
+        end = data.rfind(tail, at) if together else data.find(tail, at)
+        if end < 0 or not data.startswith(head, at):
             return None
-        texts = data[at + len(self.head) : end].split(self.tail + self.head)
-        size = _size(texts)
-        return Run(end + len(self.tail), len(texts), size) if size else None
-
-
-def _size(texts: list[bytes]) -> int:
-    """Bytes of text in the insides of JSON strings; 0 if one of them is empty, or the inside of no string."""
-    joined = b"".join(texts)
-    if b'"' in joined or b"" in texts:
-        return 0
-    if not _NOT_PLAIN.search(joined):
-        return len(joined)
-    try:
-        values = orjson.loads(b'["%b"]' % b'","'.join(texts))
-    except orjson.JSONDecodeError:
-        return 0
-    return sum(map(text_length, values)) if len(values) == len(texts) else 0
+        texts = data[at + len(head) : end].split(tail + head)
+        joined = b"".join(texts)
+        if b'"' in joined or b"" in texts:  # an event without text, or another than these
+            return None
+        if not _NOT_PLAIN.search(joined):
+            return Run(end + len(tail), len(texts), len(joined), len(texts[0]))
+        try:
+            values = orjson.loads(b'["%b"]' % b'","'.join(texts))
+        except orjson.JSONDecodeError:
+            return None
+        if len(values) != len(texts):
+            return None
+        sizes = [text_length(value) for value in values]
+        return Run(end + len(tail), len(texts), sum(sizes), sizes[0])

@@ -4,32 +4,28 @@ No I/O: bytes and the time go in, bytes come out. Every byte that goes out stand
 only the chunk that holds nothing but a usage nobody asked for is left out.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from brain_coord.classes.target import TargetFault
 from brain_coord.gateway import sse
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.dialects import Dialect, EventKind
 from brain_coord.gateway.engine_fault import EngineFault
-from brain_coord.gateway.mould import Mould, Run
+from brain_coord.gateway.mould import Mould
+from brain_coord.gateway.reader import Reader
 
 EVENT_BYTES: Final = 8 * 1024 * 1024
 """Largest single event of a stream."""
-
-MOULDS: Final = 4
-"""How often a stream may show another form of its plain events; one that always does is read event by event."""
 
 HELD_BYTES: Final = 1024 * 1024
 """Most that is held back, before the first output and after the last; an event that is larger may stand alone."""
 
 
-@dataclass(slots=True)
-class Tail:
+class Tail(NamedTuple):
     """The end of a stream, held back: events to send, and whether the end marker came."""
 
-    events: list[bytes] = field(default_factory=list)
-    done: bool = False
+    events: list[bytes]
+    done: bool
 
 
 class Passage:
@@ -40,7 +36,7 @@ class Passage:
     """
 
     def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool) -> None:
-        self._dialect = dialect
+        self._reader = Reader(dialect)
         self._answer = answer
         self._client_usage = client_usage
         self._splitter = sse.EventSplitter(EVENT_BYTES)
@@ -49,8 +45,6 @@ class Passage:
         self._ready: list[bytes] = []
         self._done = False
         self._fault: EngineFault | None = None
-        self._mould: Mould | None = None
-        self._moulds_left = 0 if dialect.plain_text is None else MOULDS
         self.committed = False
 
     def feed(self, chunk: bytes, now: float) -> bytes:
@@ -62,11 +56,11 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
-        mould = self._mould
+        mould = self._reader.mould
         # Nearly every read of a stream is one event like the one before it.
         if mould is not None and self._splitter.at_rest and (size := mould.alone(chunk)):
-            self._answer.clock.outputs(now, 1, size)
-            if not self._held:
+            self._answer.clock.output(now, size)
+            if self.committed and not self._held:
                 return chunk
             self._release()
             self._ready.append(chunk)
@@ -90,27 +84,31 @@ class Passage:
 
     def _take_whole(self, chunk: bytes, now: float) -> int:
         """Take the whole events at the start of what came between two events; returns where the last one ends."""
-        at, size, together = 0, len(chunk), True
-        while at < size and self._fault is None:
-            mould = self._mould
-            if mould is not None:
-                run = mould.run(chunk, at) if together else mould.one(chunk, at)
+        at, size, together, reader = 0, len(chunk), True, self._reader
+        passed: Mould | None = None
+        """A form of which there is nothing more in the chunk."""
+        while at < size:
+            mould = reader.mould
+            if mould is not None and mould is not passed:
+                run = mould.run(chunk, at, together=together)
                 if run is not None:
-                    self._take_alike(chunk, at, run, now)
-                    at = run.end
+                    end, events, text_bytes, first_text_bytes = run
+                    self._answer.clock.outputs(now, events, text_bytes, first_text_bytes)
+                    self._release()
+                    self._ready.append(chunk if at == 0 and end == size else chunk[at:end])
+                    at = end
+                    if together:
+                        passed = mould
                     continue
                 together = False
             end = chunk.find(b"\n\n", at) + 2
             if end < 2:
                 break
             self._take(chunk[at:end], now)
+            if self._fault is not None:
+                break
             at = end
         return at
-
-    def _take_alike(self, chunk: bytes, at: int, run: Run, now: float) -> None:
-        self._answer.clock.outputs(now, run.events, run.text_bytes)
-        self._release()
-        self._ready.append(chunk if at == 0 and run.end == len(chunk) else chunk[at : run.end])
 
     def end(self, now: float) -> tuple[bytes, Tail]:
         """The engine has ended its stream: what still goes out, and the end that waits for the receipt.
@@ -121,7 +119,7 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
-        if (rest := self._splitter.end()).strip():
+        if not self._splitter.at_rest and (rest := self._splitter.end()).strip():
             self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
             if self._fault is not None:
                 raise self._fault
@@ -131,35 +129,31 @@ class Passage:
         return self._out(), Tail(self._held, self._done)
 
     def _take(self, event: bytes, now: float) -> None:
-        data = sse.data_of(event)
-        if data is None:  # comments, ids, retry hints: passed on in their place, never tokens
+        seen = self._reader.read(event)
+        if seen is None:  # comments, ids, retry hints: passed on in their place, never tokens
             self._pass(event)
             return
-        seen = self._dialect.read(data)
-        if seen.usage is not None:
-            self._answer.usage = self._answer.usage.then(seen.usage)
-        kind = seen.kind
+        kind, text_bytes, usage, error = seen
+        if usage is not None:
+            self._answer.usage = self._answer.usage.then(usage)
         if kind is EventKind.OUTPUT:
-            self._answer.clock.output(now, seen.text_bytes)
+            self._answer.clock.output(now, text_bytes)
             self._release()
             self._ready.append(event)
-            if self._moulds_left and seen.usage is None and self._dialect.plain_text is not None:
-                self._moulds_left -= 1
-                self._mould = Mould.of(event, self._dialect.plain_text, seen.text_bytes)
+        elif kind is EventKind.QUIET:
+            self._pass(event)
         elif kind is EventKind.FINISH:
-            if seen.text_bytes or not self.committed:
-                self._answer.clock.output(now, seen.text_bytes)
+            if text_bytes or not self.committed:
+                self._answer.clock.output(now, text_bytes)
             if not self.committed:
                 self._release()
             self._answer.finished = True
             self._hold(event)
-        elif kind is EventKind.ERROR:
-            self._fault = EngineFault("the engine reported an error", error=seen.error)
         elif kind is EventKind.DONE:
             self._done = True
             self._hold(event)
-        elif kind is EventKind.QUIET:
-            self._pass(event)
+        elif kind is EventKind.ERROR:
+            self._fault = EngineFault("the engine reported an error", error=error)
         elif self._client_usage:
             self._hold(event)
 

@@ -35,10 +35,10 @@ def reply_headers(record: Record) -> Headers:
 
 def tail_bytes(record: Record, tail: Tail) -> bytes:
     """The end of a stream, with `brain` in its last event that carries JSON."""
-    events = list(tail.events)
+    events, brain = list(tail.events), _brain(record)
     for at in range(len(events) - 1, -1, -1):
-        if (sse.data_of(events[at]) or b"").rstrip().endswith(b"}"):
-            events[at] = sse.splice(events[at], _brain(record))
+        if (spliced := sse.splice(events[at], brain)) is not None:
+            events[at] = spliced
             break
     return record.request.dialect.tail(events, done=tail.done)
 

@@ -12,7 +12,7 @@ _BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 """Two line ends. Atomic, so that one CRLF is never read as a CR and an LF."""
 
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
-_DATA_LINE: Final = re.compile(rb"(?:^|[\r\n])data:[^\r\n]*")
+_TO_LAST_DATA: Final = re.compile(rb"(?:.*[\r\n])?data:[^\r\n]*", re.DOTALL)
 _OVERLAP: Final = 3
 """How much of what was searched before may belong to a boundary that is whole only now."""
 
@@ -26,17 +26,16 @@ class EventSplitter:
 
     An event whose last byte is a CR counts as whole at once: an LF that belongs to it stands before the next event
     then, where every reader skips it. Waiting for it would hold a stream with bare CRs back by one event.
+
+    Attributes:
+        at_rest: no begun event is kept.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._rest = bytearray()
         self._searched = 0
         self._limit = limit_bytes
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether no begun event is kept."""
-        return not self._rest
+        self.at_rest = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that `chunk` completed.
@@ -54,6 +53,7 @@ class EventSplitter:
             events, end = _cut(self._rest, max(0, self._searched - _OVERLAP))
             del self._rest[:end]
         self._searched = len(self._rest)
+        self.at_rest = not self._rest
         if self._searched > self._limit:
             raise EventTooLarge(f"an event is longer than {self._limit} bytes")
         return events
@@ -62,6 +62,7 @@ class EventSplitter:
         """What stands after the last blank line when the stream has ended."""
         rest = bytes(self._rest)
         self._rest.clear()
+        self.at_rest = True
         return rest
 
 
@@ -75,8 +76,8 @@ def _cut(data: bytes | bytearray, search: int) -> tuple[list[bytes], int]:
 
 def data_of(event: bytes) -> bytes | None:
     """The data of an event with its lines joined by LF, `None` if it has no data line (a comment, a bare `retry:`)."""
-    if event.startswith(b"data:") and event.endswith(b"\n\n") and b"\n" not in event[:-2] and b"\r" not in event:
-        return event[6:-2] if event[5:6] == b" " else event[5:-2]
+    if event.startswith(b"data: ") and event.endswith(b"\n\n") and event.count(b"\n") == 2 and b"\r" not in event:
+        return event[6:-2]
     lines = []
     for line in _LINE.split(event):
         if line.startswith(b"data:"):
@@ -97,19 +98,18 @@ def comment(text: bytes) -> bytes:
     return b": " + text + b"\n\n"
 
 
-def splice(event_bytes: bytes, member: bytes) -> bytes:
+def splice(event_bytes: bytes, member: bytes) -> bytes | None:
     """The event with one more member at the end of its JSON object; everything else byte for byte as it was.
 
-    An event whose last data line does not end with a brace is returned unchanged.
+    `None` for an event whose last data line does not end with a brace.
     """
-    line = None
-    for line in _DATA_LINE.finditer(event_bytes):  # noqa: B007 — the last one counts
-        pass
-    text = b"" if line is None else event_bytes[: line.end()].rstrip()
+    found = _TO_LAST_DATA.match(event_bytes)
+    text = b"" if found is None else found[0].rstrip()
     if not text.endswith(b"}"):
-        return event_bytes
+        return None
     before = text[:-1]
-    return before + (b"" if before.rstrip().endswith(b"{") else b",") + member + event_bytes[len(before) :]
+    comma = b"" if before.rstrip().endswith(b"{") else b","
+    return b"".join((before, comma, member, event_bytes[len(before) :]))
 
 
 def events_in(body: bytes) -> Iterator[bytes]:

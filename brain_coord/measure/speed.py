@@ -6,7 +6,7 @@ saw can hold; one event gives no speed.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 MIN_SPAN_S: Final = 0.05
 """A decode span shorter than this is dominated by scheduling noise and gives no speed."""
@@ -23,6 +23,8 @@ class StreamClock:
 
     dispatched: float
     first_output: float | None = None
+    first_output_ms: float | None = None
+    """From dispatch, `None` if there was no output."""
     last_output: float | None = None
     output_events: int = 0
     first_text_bytes: int = 0
@@ -31,26 +33,25 @@ class StreamClock:
     def output(self, now: float, text_bytes: int) -> None:
         """An output event that carried `text_bytes` of text arrived."""
         if self.first_output is None:
-            self.first_output = now
-            self.first_text_bytes = text_bytes
+            self._begins(now, text_bytes)
         self.last_output = now
         self.output_events += 1
         self.text_bytes += text_bytes
 
-    def outputs(self, now: float, events: int, text_bytes: int) -> None:
-        """Several output events after the first arrived together."""
+    def outputs(self, now: float, events: int, text_bytes: int, first_text_bytes: int) -> None:
+        """Several output events arrived together; the first of them carried `first_text_bytes`."""
+        if self.first_output is None:
+            self._begins(now, first_text_bytes)
         self.last_output = now
         self.output_events += events
         self.text_bytes += text_bytes
 
-    @property
-    def first_output_ms(self) -> float | None:
-        """Dispatch to first output in ms, `None` if there was none."""
-        return None if self.first_output is None else round((self.first_output - self.dispatched) * 1000, 3)
+    def _begins(self, now: float, text_bytes: int) -> None:
+        self.first_output, self.first_text_bytes = now, text_bytes
+        self.first_output_ms = round((now - self.dispatched) * 1000, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(NamedTuple):
     """Completion tokens of one answer and what the number stands on."""
 
     tokens: int

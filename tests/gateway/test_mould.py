@@ -21,32 +21,32 @@ def chat(text, **more) -> bytes:
 
 
 def mould_of(event: bytes, text_bytes: int) -> Mould | None:
-    assert CHAT.plain_text is not None
-    return Mould.of(event, CHAT.plain_text, text_bytes)
+    assert CHAT.forms is not None
+    return Mould.of(event, CHAT.forms.plain_text, text_bytes)
 
 
 def test_a_burst_is_counted_with_all_its_text():
     mould = mould_of(chat("a"), 1)
     texts = ["one", " two", "\n", "漢字", "\\", "😀"]
     burst = b"".join(map(chat, texts))
-    run = mould.run(burst + chat("end", logprobs={}), 0)
+    run = mould.run(burst + chat("end", logprobs={}), 0, together=True)
     assert (run.end, run.events, run.text_bytes) == (len(burst), len(texts), sum(len(text.encode()) for text in texts))
 
 
 def test_one_event_among_others_is_found_alone():
     mould = mould_of(chat("a"), 1)
     data = chat("b") + chat("c", logprobs={}) + chat("d")
-    assert mould.run(data, 0) is None
-    assert mould.one(data, 0).end == len(chat("b"))
-    assert mould.one(data, len(chat("b"))) is None
+    assert mould.run(data, 0, together=True) is None
+    assert mould.run(data, 0, together=False).end == len(chat("b"))
+    assert mould.run(data, len(chat("b")), together=False) is None
 
 
 def test_an_event_without_text_or_whose_text_is_no_string_is_not_sure():
     mould = mould_of(chat("a"), 1)
     for event in (chat(""), chat("XX").replace(b"XX", b"\x80"), chat("XX").replace(b"XX", b"\x01")):
-        assert mould.run(event, 0) is None
-        assert mould.run(chat("a") + event, 0) is None
-    assert mould.run(chat("XX").replace(b"XX", b"a\\") + chat("b"), 0) is None
+        assert mould.run(event, 0, together=True) is None
+        assert mould.run(chat("a") + event, 0, together=True) is None
+    assert mould.run(chat("XX").replace(b"XX", b"a\\") + chat("b"), 0, together=True) is None
 
 
 def test_a_form_is_only_learned_where_the_text_is_the_only_one():
@@ -59,7 +59,7 @@ def test_a_form_is_only_learned_where_the_text_is_the_only_one():
 class OneByOne:
     """The dialect without what a burst is recognised by."""
 
-    plain_text = None
+    forms = None
 
     def __init__(self, dialect):
         self._dialect = dialect
@@ -88,11 +88,23 @@ DELTAS = (
     | st.just({"tool_calls": [{"function": {"arguments": "{"}}]})
 )
 EVENTS = (
-    st.builds(lambda delta: {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, DELTAS)
-    | st.builds(lambda text: {"id": "c", "choices": [{"index": 0, "text": text, "finish_reason": None}]}, TEXT)
-    | st.just({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    | st.just({"id": "c", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+    st.builds(lambda delta: {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, DELTAS)
+    | st.builds(lambda text: {"choices": [{"index": 0, "text": text, "finish_reason": None}]}, TEXT)
+    | st.just({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    | st.just({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
     | st.just({"error": {"message": "no"}})
+)
+STARTS = st.sampled_from(
+    [
+        {"id": "c"},
+        {"id": "d", "object": "o", "created": 7, "model": "m"},
+        {"id": "e", "object": "o", "created": 8, "model": "m"},
+        {"id": "f", "created": 7, "model": "n", "system_fingerprint": None},
+        {"id": 'a"', "model": "m"},
+        {"id": "g", "created": -7},
+        {"error": None, "id": "h"},
+        {},
+    ]
 )
 SMALL = st.booleans()
 
@@ -104,9 +116,16 @@ def written(event, ascii_only: bool) -> bytes:
         return b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
-@given(st.lists(EVENTS, max_size=12), SMALL, st.lists(st.integers(0, 2000), max_size=4), st.booleans())
-def test_together_and_one_by_one_say_the_same(events, ascii_only, cuts, old_form):
-    raw = b"".join(written(event, ascii_only) for event in events) + b"data: [DONE]\n\n"
+@given(
+    st.lists(EVENTS, max_size=12),
+    st.lists(STARTS, min_size=1, max_size=3),
+    SMALL,
+    st.lists(st.integers(0, 2000), max_size=4),
+    st.booleans(),
+)
+def test_together_and_one_by_one_say_the_same_whatever_was_seen_before(events, starts, ascii_only, cuts, old_form):
+    begun = [{**starts[min(at, len(starts) - 1)], **event} for at, event in enumerate(events)]
+    raw = b"".join(written(event, ascii_only) for event in begun) + b"data: [DONE]\n\n"
     edges = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
     pieces = [raw[start:end] for start, end in pairwise(edges)]
     dialect = COMPLETIONS if old_form else CHAT

@@ -1,54 +1,10 @@
 """What the gateway has to know of an API form, and nothing more: it translates none of them."""
 
-import re
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from brain_coord.gateway.dialects.forms import Forms
+from brain_coord.gateway.dialects.seen import Seen, Usage
 from brain_coord.gateway.errors import ApiError
-
-
-class EventKind(Enum):
-    """What one event of a streamed answer means to the gateway."""
-
-    QUIET = auto()  # role only, empty text, a frame around output: held until real output comes
-    OUTPUT = auto()  # text, reasoning, a tool call: commits the answer
-    FINISH = auto()  # the answer, or one of its choices, ended; commits too, and is held back with all that follows
-    USAGE = auto()  # token counts alone, as asked for by `stream_options`
-    DONE = auto()  # the end marker
-    ERROR = auto()  # the engine reports a failure
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts as an engine reports them; `None` where it does not say."""
-
-    prompt: int | None = None
-    completion: int | None = None
-
-    def then(self, later: "Usage") -> "Usage":
-        """Counts are cumulative: the last one wins and nothing is ever summed."""
-        return Usage(
-            self.prompt if later.prompt is None else later.prompt,
-            self.completion if later.completion is None else later.completion,
-        )
-
-
-NO_USAGE: Final = Usage()
-
-
-class Seen(NamedTuple):  # made for every event of every stream, at half the cost of a frozen dataclass
-    """One event as a dialect reads it."""
-
-    kind: EventKind
-    text_bytes: int = 0
-    usage: Usage | None = None
-    error: Any = None
-
-
-QUIET: Final = Seen(EventKind.QUIET)
-NOT_JSON: Final = Seen(EventKind.ERROR, error="the engine sent an event that is not a JSON object")
-
 
 Forwards = tuple[tuple[str, str | None], ...]
 """Names of headers, each with what stands in for it where the client sends none."""
@@ -82,8 +38,8 @@ class Dialect(Protocol):
         """The client's headers that go on to an upstream, with what stands in for one that is missing; then its query too."""
 
     @property
-    def plain_text(self) -> re.Pattern[bytes] | None:
-        """What stands before the text of an event that holds nothing else, up to its opening quote."""
+    def forms(self) -> Forms | None:
+        """What is known of its events by their bytes, where they differ in little but their text."""
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise `ApiError` for what no engine could answer, or what this API does not do."""
@@ -112,7 +68,7 @@ class Dialect(Protocol):
 
 def count(value: Any) -> int | None:
     """A token count, `None` if it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def text_length(value: Any) -> int:

@@ -6,8 +6,9 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, text_length
 from brain_coord.gateway.dialects.openai import check_messages
+from brain_coord.gateway.dialects.seen import DONE, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError
 
 VERSION: Final = "2023-06-01"
@@ -53,7 +54,7 @@ class Messages:
     forwards: Forwards = _FORWARDS
 
     @property
-    def plain_text(self) -> None:
+    def forms(self) -> None:
         """Its events differ in more than their text."""
 
     def check(self, body: dict[str, Any]) -> None:
@@ -84,7 +85,7 @@ class Messages:
             delta = event.get("delta")
             ended = isinstance(delta, dict) and delta.get("stop_reason") is not None
             return Seen(EventKind.FINISH if ended else EventKind.QUIET, usage=_usage(event.get("usage")))
-        return Seen(EventKind.DONE) if kind == "message_stop" else QUIET
+        return DONE if kind == "message_stop" else QUIET
 
     def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """`usage` of a whole answer."""

@@ -1,19 +1,28 @@
 """OpenAI's forms with `choices`, chat and legacy completions; and embeddings, which share their errors."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, text_length
+from brain_coord.gateway.dialects.forms import Forms
+from brain_coord.gateway.dialects.seen import DONE, FINISH, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError, fault
 
 _PLAIN_TEXT: Final = re.compile(rb'"(?:delta"\s*:\s*\{\s*"content|text)"\s*:\s*"')
+_START: Final = re.compile(
+    rb"data: \{(?:"
+    rb'"(?:id|object|system_fingerprint|service_tier|provider)": ?(?:"[^"\\\x00-\x1f\x80-\xff]{0,256}"|null), ?|'
+    rb'"created": ?(?:0|[1-9][0-9]{0,14}), ?|'
+    rb'"model": ?("[^"\\\x00-\x1f\x80-\xff]{0,256}"), ?'
+    rb')+(?="choices":)'
+)
+"""Members that tell nothing of an answer. Written alike by all engines that write them, so few have to be known."""
+
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
-_DONE: Final = Seen(EventKind.DONE)
-_FINISH: Final = Seen(EventKind.FINISH)
 _PLAIN_FIELDS: Final = {"role", "content"}
 
 
@@ -70,6 +79,7 @@ class OpenAI:
     Attributes:
         about: what the route does.
         required: the member without which no engine could answer.
+        forms: of its events; those without `choices` have none.
     """
 
     path: str
@@ -78,16 +88,12 @@ class OpenAI:
     streams: bool = True
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
     forwards: Forwards = ()
+    forms: Forms | None = field(default_factory=lambda: Forms(_START, _PLAIN_TEXT), compare=False, repr=False)
 
     @property
     def asks_usage(self) -> bool:
         """Streams tell it only when asked."""
         return self.streams
-
-    @property
-    def plain_text(self) -> re.Pattern[bytes] | None:
-        """`content` of a chat's delta, or `text` of a completion."""
-        return _PLAIN_TEXT if self.streams else None
 
     def check(self, body: dict[str, Any]) -> None:
         """The member without which no engine could answer."""
@@ -99,7 +105,7 @@ class OpenAI:
     def read(self, data: bytes) -> Seen:
         """A chunk, or the end marker."""
         if data == b"[DONE]":
-            return _DONE
+            return DONE
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -171,7 +177,7 @@ def _plain(choice: Any) -> Seen | None:
     text = delta.get("content")
     length = text_length(text) if text else 0
     if get("finish_reason") is not None:
-        return _FINISH if not length else Seen(EventKind.FINISH, length)
+        return FINISH if not length else Seen(EventKind.FINISH, length)
     return Seen(EventKind.OUTPUT, length) if length else QUIET
 
 
@@ -183,5 +189,5 @@ def _has_tool_call(choice: dict[str, Any]) -> bool:
 CHAT: Final = OpenAI("/v1/chat/completions", "A chat's next message: one request, streamed or whole.", "messages")
 COMPLETIONS: Final = OpenAI("/v1/completions", "The text after a prompt: one request, streamed or whole.", "prompt")
 EMBEDDINGS: Final = OpenAI(
-    "/v1/embeddings", "Vectors of texts, where something serves such a model.", "input", streams=False
+    "/v1/embeddings", "Vectors of texts, where something serves such a model.", "input", streams=False, forms=None
 )

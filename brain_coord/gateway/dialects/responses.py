@@ -6,8 +6,9 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import NOT_JSON, QUIET, EventKind, Forwards, Seen, Usage, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, text_length
 from brain_coord.gateway.dialects.openai import CHAT
+from brain_coord.gateway.dialects.seen import DONE, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError, fault
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
@@ -43,7 +44,7 @@ class Responses:
     forwards: Forwards = ()
 
     @property
-    def plain_text(self) -> None:
+    def forms(self) -> None:
         """Its events differ in more than their text."""
 
     def check(self, body: dict[str, Any]) -> None:
@@ -66,7 +67,7 @@ class Responses:
     def read(self, data: bytes) -> Seen:
         """Every `….delta` is output; the rest frames it."""
         if data == b"[DONE]":
-            return Seen(EventKind.DONE)
+            return DONE
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:

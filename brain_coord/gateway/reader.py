@@ -1,0 +1,76 @@
+"""Reads the events of one stream, by their bytes where such events are known, and else as JSON."""
+
+from typing import Final
+
+from brain_coord.gateway import sse
+from brain_coord.gateway.dialects import Dialect
+from brain_coord.gateway.dialects.forms import Forms
+from brain_coord.gateway.dialects.seen import DONE, EventKind, Seen
+from brain_coord.gateway.mould import Mould
+
+MOULDS: Final = 4
+"""How often a stream may show another form of its events with text; one that always does is read event by event."""
+
+_DONE_EVENT: Final = b"data: [DONE]\n\n"
+
+
+class Reader:
+    """Reads the events of one stream.
+
+    Attributes:
+        mould: the form of its events with text, as far as it is known.
+    """
+
+    __slots__ = ("_dialect", "_engine", "_forms", "_left", "_start", "mould")
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._forms = dialect.forms
+        self._start: bytes | None = None
+        self._engine: bytes | None = None
+        self._left = MOULDS
+        self.mould: Mould | None = None
+
+    def read(self, event: bytes) -> Seen | None:
+        """What an event means, `None` if it has no data."""
+        forms = self._forms
+        if forms is None:
+            data = sse.data_of(event)
+            return None if data is None else self._dialect.read(data)
+        if event == _DONE_EVENT:
+            return DONE
+        start = self._start
+        if start is None or not event.startswith(start):
+            start = self._begin(forms, event)
+            if start is not None and self.mould is not None and (size := self.mould.alone(event)):
+                return Seen(EventKind.OUTPUT, size)
+        if start is not None and (known := forms.meaning(event[len(start) :])) is not None:
+            return known
+        data = sse.data_of(event)
+        if data is None:
+            return None
+        seen = self._dialect.read(data)
+        self._learn(forms, event, seen)
+        return seen
+
+    def _begin(self, forms: Forms, event: bytes) -> bytes | None:
+        """Find the start of this stream's events, and what is known of such events."""
+        found = forms.start.match(event)
+        if found is None:
+            self._start = None
+            return None
+        self._start, self._engine = start, engine = found[0], found[1]
+        if (kept := forms.around_text(engine)) is not None:
+            self.mould = Mould(start + kept[0], kept[1])
+        return start
+
+    def _learn(self, forms: Forms, event: bytes, seen: Seen) -> None:
+        start = self._start
+        if seen.kind is not EventKind.OUTPUT:
+            if start is not None:
+                forms.keep(event[len(start) :], seen)
+        elif self._left and seen.usage is None:
+            self._left -= 1
+            self.mould = mould = Mould.of(event, forms.plain_text, seen.text_bytes)
+            if mould is not None and start is not None:
+                forms.keep_around_text(self._engine, mould.head[len(start) :], mould.tail)

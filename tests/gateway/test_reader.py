@@ -1,0 +1,84 @@
+"""Events known by their bytes from other streams: the same meaning, without reading them as JSON again."""
+
+import json
+
+import pytest
+
+from brain_coord.gateway.dialects.openai import OpenAI
+from brain_coord.gateway.dialects.seen import FINISH, QUIET, EventKind
+from brain_coord.gateway.reader import Reader
+from tests.gateway.engine_streams import CHAT, COMPLETIONS
+
+
+class Counting:
+    """A dialect that tells how many events it had to read."""
+
+    def __init__(self) -> None:
+        self._dialect = OpenAI("/v1/chat/completions", "A chat.", "messages")
+        self.forms = self._dialect.forms
+        self.reads = 0
+
+    def read(self, data):
+        self.reads += 1
+        return self._dialect.read(data)
+
+
+def stream(events, number: int) -> list[bytes]:
+    """The same events as another stream of the same engine."""
+    renamed = [event.replace(b"-be7e31f5e7523d40", b"-%016x" % number) for event in events]
+    return [event.replace(b'"created":1795990', b'"created":%07d' % (1000000 + number)) for event in renamed]
+
+
+def read_all(dialect, events) -> tuple[list, int]:
+    reader, before = Reader(dialect), dialect.reads
+    return [reader.read(event) for event in events], dialect.reads - before
+
+
+@pytest.mark.parametrize("events", [CHAT, COMPLETIONS])
+def test_a_second_stream_of_an_engine_is_read_by_its_bytes(events):
+    dialect = Counting()
+    seen, reads = read_all(dialect, stream(events, 1))
+    again, fewer = read_all(dialect, stream(events, 2))
+    assert again == seen
+    assert fewer < reads
+
+
+def test_the_form_of_text_is_kept_for_each_engine():
+    def text(model, **more):
+        choice = {"index": 0, "delta": {"content": "hi"}, **more}
+        return b"data: " + json.dumps({"id": "c", "model": model, "choices": [choice]}).encode() + b"\n\n"
+
+    dialect = Counting()
+    for _ in range(2):
+        assert read_all(dialect, [text("m")])[0][0].text_bytes == 2
+        assert read_all(dialect, [text("n", logprobs=None)])[0][0].text_bytes == 2
+    assert dialect.reads == 2
+
+
+def test_a_start_that_changes_within_a_stream_is_found_again():
+    dialect = Counting()
+    role, text, *_ = CHAT
+    read_all(dialect, [role, text])
+    seen, reads = read_all(dialect, stream([role], 3) + stream([text], 4) + stream([text], 5))
+    assert [each.kind for each in seen] == [EventKind.QUIET, EventKind.OUTPUT, EventKind.OUTPUT]
+    assert reads == 0
+
+
+def test_nothing_is_kept_that_somebody_wrote():
+    dialect = Counting()
+    start = b'data: {"id":"c",'
+    plain = b'"choices":[{"index":0,"delta":{},"finish_reason":"stop","stop_reason":null}]}\n\n'
+    telling = plain.replace(b"null", b'"My secret"')
+    prompt = b'"choices":[],"prompt_token_ids":[123,456]}\n\n'
+    assert read_all(dialect, [start + each for each in (plain, telling, prompt)])[0] == [FINISH, FINISH, QUIET]
+    assert [dialect.forms.meaning(each) for each in (plain, telling, prompt)] == [FINISH, None, None]
+
+
+def test_what_stands_behind_a_start_decides():
+    dialect = Counting()
+    role = b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
+    assert read_all(dialect, [role, role])[0] == [QUIET, QUIET]
+    wrong = [b'data: {"id":"c",data: [DONE]\n\n', role[:-4] + b"\n\n", role[:-4] + b',"error":"no"}\n\n']
+    seen, reads = read_all(dialect, [role, *wrong])
+    assert [each.kind for each in seen] == [EventKind.QUIET, *[EventKind.ERROR] * 3]
+    assert reads == 3
