@@ -30,17 +30,23 @@ class BrowserOffer:
     samples: ClassSamples
     health: HealthBook = field(default_factory=HealthBook)
 
+    @property
+    def online(self) -> bool:
+        """Whether any tab is here."""
+        return self.dispatcher.tabs.anybody
+
     def models(self) -> list[str]:
         """Models of which every stage is held."""
         return [model_id for model_id, model in sorted(self.keeper.shelf.models.items()) if self.keeper.held(model)]
 
     def supports(self, query: Query) -> bool:
         """Products; chats with a model that was added; and `brain/auto` lacks nothing but tabs."""
-        if query.path == COMPUTE_PATH:
-            return query.model == MATMUL
+        model = query.model
+        if query.path != CHAT_PATH:
+            return query.path == COMPUTE_PATH and model == MATMUL
         if query.node_request.node is not None:
             return False  # a pinned node is the only candidate
-        return query.path == CHAT_PATH and (query.model == AUTO_MODEL or query.model in self.keeper.shelf.models)
+        return model in self.keeper.shelf.models or model == AUTO_MODEL
 
     def _model(self, query: Query) -> BrowserModel | None:
         if not self.supports(query) or query.path != CHAT_PATH:
@@ -58,13 +64,6 @@ class BrowserOffer:
             return None
         decisions = [decide_stage(self.dispatcher.tabs, stage) for stage in model.stages]
         return next((decision for decision in decisions if not decision.ranked), decisions[0])
-
-    def shortage(self, query: Query) -> str:
-        """In words."""
-        if query.path == COMPUTE_PATH or not self.dispatcher.tabs.online:
-            return self.dispatcher.shortage() if query.path == COMPUTE_PATH else "no tab online"
-        decision = self.decide(query)
-        return "no model is held by tabs" if decision is None else decision.reason
 
     def targets(self, query: Query) -> Iterator[Target]:
         """The tabs that hold the model together."""

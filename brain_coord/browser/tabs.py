@@ -42,9 +42,14 @@ class Tabs:
         return iter(list(self._tabs.values()))
 
     @property
+    def anybody(self) -> bool:
+        """Whether any link is open; asked for every request."""
+        return bool(self._tickets)
+
+    @property
     def online(self) -> list[Tab]:
         """The tabs whose link is open, by id."""
-        return sorted((tab for tab in self._tabs.values() if tab.connected), key=lambda tab: tab.tab_id)
+        return sorted(self._tickets.values(), key=lambda tab: tab.tab_id)
 
     def get(self, tab_id: str) -> Tab | None:
         """A tab by its id."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from brain_coord.classes.health import PassedOver
 from brain_coord.classes.samples import ClassSamples
@@ -15,16 +15,17 @@ from brain_coord.routing.vocabulary import Mode, ResourceClass
 PASSED_OVER_SHOWN: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """What a class has to know of a request to estimate it.
+
+    Requests that ask alike share one, and it compares by identity: so a class can keep its answer by it.
 
     Attributes:
         model: as the client named it, `brain/auto` included.
         path: the route, for classes that offer only some.
         node_request: region, budget and pinned node.
         mode: the one that holds; a class with several targets ranks them by it.
-        prompt_tokens: an estimate from the size of the request.
         output_tokens: how many tokens the answer may have, a guess where the client set no limit.
         wait_s: how long the request may wait for a slot, in seconds.
     """
@@ -33,14 +34,14 @@ class Query:
     path: str
     node_request: NodeRequest
     mode: Mode = Mode.AUTO
-    prompt_tokens: int = 0
     output_tokens: int = 512
     wait_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(NamedTuple):
     """One class's answer to a query: its state for the class router, and whom it would ask.
+
+    A class for which nothing has changed gives the same one again, and then all that followed from it still holds.
 
     Attributes:
         state: for the class router.
@@ -75,8 +76,13 @@ class ClassBackend(Protocol):
     def models(self) -> list[str]:
         """The model ids it offers now."""
 
-    def prospect(self, query: Query) -> Prospect:
-        """How it would serve the query now. Pure bookkeeping; nothing is reserved."""
+    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+        """How it would serve the query now. Pure bookkeeping; nothing is reserved.
+
+        Args:
+            query: what is asked.
+            body: of the request, for a class to which its length matters.
+        """
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """Targets in ranked order; looked up when asked for, so that one which went away meanwhile is passed over."""

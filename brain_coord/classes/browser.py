@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from brain_coord.classes.backend import Prospect, Query
-from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState
@@ -21,6 +21,10 @@ COMPUTE_PATH = "/v1/compute/matmul"
 class BrowserWork(Protocol):
     """What tabs can do now."""
 
+    @property
+    def online(self) -> bool:
+        """Whether any tab is here."""
+
     def models(self) -> list[str]:
         """Language models that can be chatted with now."""
 
@@ -29,9 +33,6 @@ class BrowserWork(Protocol):
 
     def decide(self, query: Query) -> NodeDecision | None:
         """The node router's decision for the first tab that the work needs; `None` when there is none to make."""
-
-    def shortage(self, query: Query) -> str:
-        """Why the work cannot be done now, in words."""
 
     def targets(self, query: Query) -> Iterator[Target]:
         """Who would answer a chat now."""
@@ -46,38 +47,44 @@ class BrowserClass:
         self.samples = ClassSamples()
         self.compute = ClassSamples()
         self.work: BrowserWork | None = None
-        self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
+        self._kept: Bounded[tuple[Estimates, str | None, bool], Prospect] = Bounded()
 
     def models(self) -> list[str]:
         """What can be chatted with now."""
         return [] if self.work is None else self.work.models()
 
-    def prospect(self, query: Query) -> Prospect:
+    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
         """By the node router over the tabs that hold what the request needs."""
-        if self.work is None:
-            state = ClassState(self.resource_class, supported=query.model == AUTO_MODEL, available=False)
-            return Prospect(state, shortage=NO_TAB)
-        decision = self.work.decide(query)
-        available = decision is not None and bool(decision.ranked)
-        samples = self.compute if query.path == COMPUTE_PATH else self.samples
-        shortage = None if available else f"BROWSER_NETWORK: {self.work.shortage(query)}"
-        waits = decision is not None and decision.worth_waiting
-        supported = self.work.supports(query)
-        key = (supported, shortage, *samples.estimates)
-        if shortage is not None and not waits and (known := self._nobody.get(key)) is not None:
-            return known
-        state = ClassState(
+        del body
+        work = self.work
+        estimates = (self.compute if query.path == COMPUTE_PATH else self.samples).estimates
+        if not (query.model == AUTO_MODEL if work is None else work.supports(query)):
+            return self._unable(estimates, supported=False)
+        if work is None or not work.online:
+            return self._unable(estimates, NO_TAB)
+        decision = work.decide(query)
+        if decision is not None and decision.ranked:
+            return Prospect(self._state(estimates, available=True), decision)
+        shortage = f"BROWSER_NETWORK: {'no model is held by tabs' if decision is None else decision.reason}"
+        if decision is None or not decision.worth_waiting:
+            return self._unable(estimates, shortage)
+        return Prospect(self._state(estimates), wait_s=query.wait_s, shortage=shortage)
+
+    def _unable(self, estimates: Estimates, shortage: str | None = None, *, supported: bool = True) -> Prospect:
+        """Nothing can be done and nothing comes of waiting: on most coordinators, the answer to every request."""
+        key = (estimates, shortage, supported)
+        found = self._kept.get(key)
+        return found or self._kept.keep(key, Prospect(self._state(estimates, supported=supported), shortage=shortage))
+
+    def _state(self, estimates: Estimates, *, supported: bool = True, available: bool = False) -> ClassState:
+        latency_ms, reliability, confidence = estimates
+        return ClassState(
             self.resource_class,
-            supported=supported,
-            available=available,
-            latency_ms=samples.latency_ms,
-            reliability=samples.reliability,
-            confidence=samples.confidence,
-        )
-        if shortage is not None and not waits:
-            return self._nobody.keep(key, Prospect(state, shortage=shortage))
-        return Prospect(
-            state, decision if available else None, wait_s=query.wait_s if waits else 0.0, shortage=shortage
+            supported,
+            available,
+            latency_ms=latency_ms,
+            reliability=reliability,
+            confidence=confidence,
         )
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:

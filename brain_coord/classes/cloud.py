@@ -1,7 +1,6 @@
 """CLOUD_GPU: hardware that the operator runs, be it Brain Nodes with an operator token or vLLM servers by URL."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from brain_coord.classes.backend import Prospect, Query
 from brain_coord.classes.node_class import NodeClass
@@ -14,14 +13,11 @@ from brain_coord.routing.vocabulary import ResourceClass
 class CloudClass:
     """The operator's nodes, whose speed is measured and ranked, before the servers, which are only known by address."""
 
+    resource_class = ResourceClass.CLOUD_GPU
+
     def __init__(self, nodes: NodeClass, servers: UpstreamClass) -> None:
         self.nodes = nodes
         self.servers = servers
-
-    @property
-    def resource_class(self) -> ResourceClass:
-        """CLOUD_GPU."""
-        return self.nodes.resource_class
 
     @property
     def samples(self) -> ClassSamples:
@@ -32,15 +28,15 @@ class CloudClass:
         """What either offers."""
         return list(dict.fromkeys([*self.nodes.models(), *self.servers.models()]))
 
-    def prospect(self, query: Query) -> Prospect:
+    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
         """As whichever of the two would take the request first."""
         if not self.servers.upstreams:
             return self.nodes.prospect(query)
-        nodes, servers = self.nodes.prospect(query), self.servers.prospect(query)
+        nodes, servers = self.nodes.prospect(query), self.servers.prospect(query, body)
         if not servers.state.supported:
-            return replace(nodes, ranking=(nodes, servers))
+            return nodes._replace(ranking=(nodes, servers))
         if not nodes.state.supported:
-            return replace(servers, ranking=(nodes, servers))
+            return servers._replace(ranking=(nodes, servers))
         first = nodes if nodes.state.available or not servers.state.available else servers
         return Prospect(
             first.state,

@@ -157,12 +157,16 @@ class TargetHealth:
 
 @dataclass(slots=True)
 class HealthBook:
-    """The health of every target of a class. Only those in trouble cost a decision anything."""
+    """The health of every target of a class. Only those in trouble cost a decision anything.
+
+    Attributes:
+        troubled: those that may not be clean, by name; empty for most decisions.
+    """
 
     rules: BreakerRules = field(default_factory=BreakerRules)
     on_change: list[Callable[[float], None]] = field(default_factory=list)
     _known: dict[str, TargetHealth] = field(default_factory=dict)
-    _troubled: dict[str, TargetHealth] = field(default_factory=dict)
+    troubled: dict[str, TargetHealth] = field(default_factory=dict)
 
     def of(self, name: str) -> TargetHealth:
         """The health of a target, a clean one at first."""
@@ -175,7 +179,7 @@ class HealthBook:
     def forget(self, name: str) -> None:
         """The target does not exist any more."""
         self._known.pop(name, None)
-        self._troubled.pop(name, None)
+        self.troubled.pop(name, None)
 
     def set_rules(self, rules: BreakerRules) -> None:
         """From now on; a pause that runs is not shortened."""
@@ -185,19 +189,12 @@ class HealthBook:
 
     def in_trouble(self, now: float) -> Iterator[TargetHealth]:
         """The targets that are not clean, by name."""
-        if not self._troubled:
-            return iter(())
-        for name in [name for name, health in self._troubled.items() if health.clean(now)]:
-            del self._troubled[name]
-        return iter(sorted(self._troubled.values(), key=lambda health: health.name))
-
-    @property
-    def trouble(self) -> bool:
-        """Whether any target may not be clean; asked for every request."""
-        return bool(self._troubled)
+        for name in [name for name, health in self.troubled.items() if health.clean(now)]:
+            del self.troubled[name]
+        return iter(sorted(self.troubled.values(), key=lambda health: health.name))
 
     def _note(self, health: TargetHealth) -> None:
-        self._troubled[health.name] = health
+        self.troubled[health.name] = health
 
     def _changed(self, delay_s: float) -> None:
         for hook in self.on_change:

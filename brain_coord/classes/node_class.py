@@ -1,6 +1,6 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
@@ -8,7 +8,7 @@ from brain_coord.classes.backend import PASSED_OVER_SHOWN, Prospect, Query
 from brain_coord.classes.health import HealthBook, PassedOver, TargetHealth
 from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
-from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
@@ -62,10 +62,9 @@ class NodeClass:
         self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
         self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
         self._returning = Returning(monotonic())
-        self._prospects: Bounded[tuple[object, ...], Prospect] = Bounded()
+        self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
+        """The answers while there is no node that could be asked: on most coordinators, of the operator's own."""
         self._states: Bounded[tuple[object, ...], ClassState] = Bounded()
-        self._nobody: tuple[tuple[object, ...], Prospect] | None = None
-        """The last answer, while there is no node at all: on most coordinators, of the operator's own."""
         registry.on_change.append(self._on_change)
 
     def _on_change(self, change: StateChange) -> None:
@@ -76,85 +75,86 @@ class NodeClass:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
         return self._routable.index().offered()
 
-    def prospect(self, query: Query) -> Prospect:
+    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
         """The node decision, and what follows from it for the class."""
-        if self._routable.any_node() or self.health.trouble:
-            return self._find(query)
-        key = (query.model, query.path, query.node_request, *self.samples.estimates)
-        if self._nobody is None or self._nobody[0] != key:
-            self._nobody = key, self._find(query)
-        return self._nobody[1]
+        del body
+        if self.health.troubled:
+            return self._with_trouble(query)
+        decision = self._decide(query, ())
+        if decision is not None and decision.ranked:
+            return Prospect(self._state(query, decision), decision)
+        if decision is not None and decision.considered:
+            return self._prospect(query, decision, (), {}, monotonic())
+        key = (query, id(decision), self.samples.estimates)
+        return self._nobody.get(key) or self._nobody.keep(key, self._prospect(query, decision, (), {}, monotonic()))
 
-    def _find(self, query: Query) -> Prospect:
+    def _with_trouble(self, query: Query) -> Prospect:
         now = monotonic()
-        troubled = [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
-        out = {health.name: ready for health in troubled if (ready := health.out_until(now)) is not None}
-        decision = self._decide(query, out)
-        if troubled or decision is None or not (decision.ranked or decision.considered == 0):
-            return self._prospect(query, decision, troubled, out, now)
-        # What nothing but these speaks of is the same answer as before, with every sentence that was made of it.
-        key = (id(decision), query.path, self._cost(decision, query), *self.samples.estimates)
-        found = self._prospects.get(key)
-        return found or self._prospects.keep(key, self._prospect(query, decision, troubled, out, now))
+        troubled = self._troubled(now)
+        out = _out_until(troubled, now)
+        return self._prospect(query, self._decide(query, out), troubled, out, now)
+
+    def _troubled(self, now: float) -> list[TargetHealth]:
+        return [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
 
     def _prospect(
         self,
         query: Query,
         decision: NodeDecision | AutoNodeDecision | None,
         troubled: Sequence[TargetHealth],
-        out: dict[str, float],
+        out: Mapping[str, float],
         now: float,
     ) -> Prospect:
-        known = query.model in self._needs
-        supported = query.path in PATHS and (known or query.model == AUTO_MODEL)
-        if self._operator and known:
-            # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
-            supported = supported and self._routable.index(out).serving(query.model) > 0
         remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
         return Prospect(
-            self._state(
-                supported,
-                decision is not None and bool(decision.ranked),
-                self._cost(decision, query),
-                known and self._needs[query.model].mock,
-            ),
+            self._state(query, decision, out),
             decision,
             wait_s=0.0 if decision is None else self._wait_s(decision, query, out, now),
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
 
-    def _state(self, supported: bool, available: bool, cost_usd: float | None, mock: bool) -> ClassState:
-        """The class as the class router sees it; the same object where it is an equal one."""
-        estimates = self.samples.estimates
-        key = (supported, available, cost_usd, mock, *estimates)
-        found = self._states.get(key)
-        if found is None:
-            latency_ms, reliability, confidence = estimates
-            found = ClassState(
-                self.resource_class,
-                supported,
-                available,
-                cost_usd,
-                latency_ms,
-                reliability,
-                quality=None,
-                confidence=confidence,
-                mock=mock,
-            )
-            self._states.keep(key, found)
-        return found
+    def _state(
+        self, query: Query, decision: NodeDecision | AutoNodeDecision | None, out: Collection[str] = ()
+    ) -> ClassState:
+        """The class as the class router sees it; the same object while nothing that it speaks of changes."""
+        available = decision is not None and bool(decision.ranked)
+        ask = None if decision is None else decision.ask_usd_per_1m
+        # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
+        lacking = self._operator and not available and self._lacks(query.model, out)
+        key = (query, available, ask, lacking, self.samples.estimates)
+        return self._states.get(key) or self._states.keep(key, self._new_state(*key))
+
+    def _lacks(self, model: str, out: Collection[str]) -> bool:
+        """Whether no node serves the model, connected or not."""
+        return model in self._needs and self._routable.index(out).serving(model) == 0
+
+    def _new_state(
+        self, query: Query, available: bool, ask: float | None, lacking: bool, estimates: Estimates
+    ) -> ClassState:
+        known = query.model in self._needs
+        return ClassState(
+            self.resource_class,
+            supported=query.path in PATHS and (known or query.model == AUTO_MODEL) and not lacking,
+            available=available,
+            cost_usd=None if ask is None else round(ask * query.output_tokens / 1_000_000, 9),
+            latency_ms=estimates.latency_ms,
+            reliability=estimates.reliability,
+            confidence=estimates.confidence,
+            mock=known and self._needs[query.model].mock,
+        )
 
     def _is_ours(self, node_id: str) -> bool:
         node = self._registry.get(node_id)
         return node is not None and node.operator is self._operator
 
-    def _decide(self, query: Query, out: Iterable[str]) -> NodeDecision | AutoNodeDecision | None:
-        if query.model == AUTO_MODEL:
-            return self._routable.decide_auto(query.node_request, out)
-        return self._routable.decide(query.node_request, query.model, out) if query.model in self._needs else None
+    def _decide(self, query: Query, out: Collection[str]) -> NodeDecision | AutoNodeDecision | None:
+        index = self._routable.index(out)
+        if query.model in self._needs:
+            return index.decide(query.node_request, query.model)
+        return index.decide_auto(query.node_request) if query.model == AUTO_MODEL else None
 
     def _wait_s(
-        self, decision: NodeDecision | AutoNodeDecision, query: Query, out: dict[str, float], now: float
+        self, decision: NodeDecision | AutoNodeDecision, query: Query, out: Mapping[str, float], now: float
     ) -> float:
         """How long to wait for a slot, for the end of a pause, or for a node that was here a moment ago."""
         if decision.ranked:
@@ -189,31 +189,30 @@ class NodeClass:
             rejected = [*decide_node(query.node_request, self._needs[query.model], [state]).rejected]
         return [each.bits for each in rejected]
 
-    def _cost(self, decision: NodeDecision | AutoNodeDecision | None, query: Query) -> float | None:
-        """By the ask of the node that would be chosen; unknown without an ask."""
-        if decision is None or decision.selected is None:
-            return None
-        node = self._registry.get(decision.selected)
-        ask = None if node is None else node.reported.offer.ask_usd_per_1m
-        return None if ask is None else round(ask * query.output_tokens / 1_000_000, 9)
-
     def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
         """The ranked nodes that can still take a job when their turn comes; those in trouble after the others."""
-        decision = prospect.node_decision
-        if isinstance(decision, AutoNodeDecision):
-            ranked = [(pair.score.node_id, pair.model.model_id) for pair in decision.ranked]
-        else:
-            ranked = [] if decision is None else [(score.node_id, query.model) for score in decision.ranked]
-        now = monotonic()
-        if self.health.trouble:
-            ranked.sort(key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None)
-        for node_id, model in ranked:
-            node = self._registry.get(node_id)
-            if node is None or node.operator is not self._operator or not node.serves(model):
+        if prospect.node_decision is None:
+            return
+        choices: Iterable[tuple[str, str]] = prospect.node_decision.choices
+        out: Collection[str] = ()
+        if self.health.troubled:
+            now = monotonic()
+            out = _out_until(self._troubled(now), now)
+            choices = sorted(
+                choices, key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None
+            )
+        for node_id, model in choices:
+            state, node = self._routable.index(out).state(node_id), self._registry.get(node_id)
+            if state is None or node is None or model not in state.serves or state.active >= state.slots:
                 continue
-            health = self.health.of(node_id)
-            if node.state in ("ONLINE", "BUSY") and node.free > 0 and health.out(monotonic()) is None:
+            if state.state in (Liveness.ONLINE, Liveness.BUSY):
+                health = self.health.of(node_id)
                 if node.elsewhere is None or self.elsewhere is None:
                     yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
                 else:
                     yield self.elsewhere(node, model, self.resource_class, self.samples, health)
+
+
+def _out_until(troubled: Iterable[TargetHealth], now: float) -> dict[str, float]:
+    """Who may be asked nothing now, and until when."""
+    return {health.name: ready for health in troubled if (ready := health.out_until(now)) is not None}

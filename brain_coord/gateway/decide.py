@@ -1,8 +1,9 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from brain_coord.classes.backend import ClassBackend, Prospect, Query
 from brain_coord.classes.health import PassedOver
@@ -14,18 +15,16 @@ from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.class_decision import ClassDecision, ClassRow
 from brain_coord.routing.class_router import decide_class
-from brain_coord.routing.dry_run import Routing
-from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, NodeRequest
+from brain_coord.routing.dry_run import routing_sentence
+from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, NodeRequest
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
-from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, ResourceClass
+from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.nearest import SUGGESTED, nearest
 
 OUTPUT_TOKENS: Final = 512
 """Length of an answer, for a cost estimate, when the client set no limit."""
-
-BYTES_PER_TOKEN: Final = 4
 
 KEEPS_OUT: Final = {
     Exclusion.PRIVACY: "privacy {privacy} does not allow it",
@@ -34,14 +33,15 @@ KEEPS_OUT: Final = {
 }
 """What a request itself may hold against a class, in words; that it asked for BROWSER_ONLY it knows."""
 
+_STATE: Final = attrgetter("state")
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+
+class Decision(NamedTuple):
     """Both decisions for one request at one moment."""
 
     query: Query
     class_decision: ClassDecision
-    prospects: dict[ResourceClass, Prospect]
+    prospects: Mapping[ResourceClass, Prospect]
 
     def _short_of_capacity(self) -> list[Prospect]:
         """The classes that the request may use and that only lack capacity, in the decision's order."""
@@ -61,30 +61,36 @@ class Decision:
         """Whether a class lacks nothing but capacity that may come soon."""
         return self.wait_s > 0
 
-    def routing(self, resource_class: ResourceClass | None = None) -> Routing:
-        """Both decisions, with the node decision of a class: of the selected one by default, else of one that is short."""
-        chosen = resource_class or self.class_decision.selected
-        if chosen is not None:
-            return Routing(self.class_decision, self.prospects[chosen].node_decision)
+    @property
+    def node_decision(self) -> NodeDecision | AutoNodeDecision | None:
+        """That of the selected class; where there is none, of a class that is short."""
+        selected = self.class_decision.selected
+        if selected is not None:
+            return self.prospects[selected].node_decision
         short = [each.node_decision for each in self._short_of_capacity() if each.node_decision is not None]
-        return Routing(self.class_decision, next((each for each in short if each.considered), next(iter(short), None)))
+        return next((each for each in short if each.considered), next(iter(short), None))
 
     def sentence(self) -> str:
         """One line on how the request is routed, or why it cannot be, and on who was passed over."""
         selected = self.class_decision.selected
         if selected is None:
             return self.shortage()
-        choice = self.prospects[selected].choice
-        sentence = self.routing().sentence if choice is None else f"{self.class_decision.reason} → {choice}"
-        over = "; ".join(f"{each.target} {each.reason}" for each in self.passed_over())
-        return f"{sentence} [passed over: {over}]" if over else sentence
+        prospect = self.prospects[selected]
+        if prospect.choice is None:
+            sentence = routing_sentence(self.class_decision, prospect.node_decision)
+        else:
+            sentence = f"{self.class_decision.reason} → {prospect.choice}"
+        passed_over = self.passed_over()
+        if not passed_over:
+            return sentence
+        return f"{sentence} [passed over: {'; '.join(f'{each.target} {each.reason}' for each in passed_over)}]"
 
     def passed_over(self) -> list[PassedOver]:
         """Targets of classes the request may use that were left out, or put last, for what they did lately."""
-        if not any(prospect.passed_over for prospect in self.prospects.values()):
-            return []
-        open_to_it = [row for row in self.class_decision.rows if row.exclusions in ((), (Exclusion.UNAVAILABLE,))]
-        return [each for row in open_to_it for each in self.prospects[row.resource_class].passed_over]
+        found: list[PassedOver] = []
+        for resource_class in self.class_decision.usable:
+            found += self.prospects[resource_class].passed_over
+        return found
 
     def shortage(self) -> str:
         """Why nobody can take it: the sentence on nodes first, then what other classes say of themselves.
@@ -128,12 +134,11 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Question:
     """What many requests ask alike, and what the class router made of it lately."""
 
+    query: Query
     class_request: ClassRequest
-    node_request: NodeRequest
-    mode: Mode
     decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=Bounded)
 
 
@@ -152,7 +157,8 @@ class Decider:
     catalog: Catalog
     community_first: CommunityFirst
     wait_s: float = 10.0
-    _asked: Bounded[tuple[object, ...], "_Asked"] = field(init=False, default_factory=Bounded, compare=False)
+    _questions: Bounded[tuple[object, ...], _Question] = field(init=False, default_factory=Bounded, compare=False)
+    _node_requests: Bounded[NodeRequest, NodeRequest] = field(init=False, default_factory=Bounded, compare=False)
 
     def decide(self, request: ApiRequest, caller: Caller) -> Decision:
         """Both decisions, now.
@@ -160,26 +166,20 @@ class Decider:
         Raises:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
-        asked = self._asking(request, caller)
-        limit = request.max_output_tokens if request.dialect.streams else 0
-        query = Query(
-            model=request.model,
-            path=request.dialect.path,
-            node_request=asked.node_request,
-            mode=asked.mode,
-            prompt_tokens=_prompt_bytes(request.body) // BYTES_PER_TOKEN + 1,
-            output_tokens=OUTPUT_TOKENS if limit is None else limit,
-            wait_s=self.wait_s,
-        )
-        prospects = {backend.resource_class: backend.prospect(query) for backend in self.backends}
-        states = [prospect.state for prospect in prospects.values()]
+        question = self._question(request, caller)
+        query = question.query
+        prospects = {backend.resource_class: backend.prospect(query, request.body) for backend in self.backends}
+        states = list(map(_STATE, prospects.values()))
         key = tuple(map(id, states))  # a class that stands where it stood is the same object, kept by the decision
-        decision = asked.decisions.get(key)
+        decision = question.decisions.get(key)
         if decision is None:
-            if not any(state.supported for state in states):
-                raise self._unknown(request)
-            decision = decide_class(asked.class_request, states, self.community_first)
-            asked.decisions.keep(key, decision)
+            decision = question.decisions.keep(key, self._decide_class(request, question.class_request, states))
+        return Decision(query, decision, prospects)
+
+    def _decide_class(self, request: ApiRequest, asked: ClassRequest, states: Sequence[ClassState]) -> ClassDecision:
+        if not any(state.supported for state in states):
+            raise self._unknown(request)
+        decision = decide_class(asked, states, self.community_first)
         if decision.privacy_conflict:
             raise fault(
                 "privacy_conflict",
@@ -188,36 +188,45 @@ class Decider:
                 param="privacy",
                 brain={"decision": {"class": decision.to_dict()}},
             )
-        return Decision(query, decision, prospects)
+        return decision
 
-    def _asking(self, request: ApiRequest, caller: Caller) -> "_Asked":
-        wishes = request.wishes
-        key = (request.model, wishes, caller.plan)
-        asked = self._asked.get(key)
-        if asked is None:
-            class_request = ClassRequest(
-                mode=wishes.mode,
-                privacy=wishes.privacy,
-                plan=caller.plan,
-                max_cost_usd=wishes.max_cost_usd,
-                max_latency_ms=wishes.max_latency_ms,
-                names_node_model=request.model in self.catalog,
-            )
-            node_request = NodeRequest(
-                region=wishes.region,
-                require_region=wishes.require_region,
-                max_ask_usd_per_1m=wishes.max_ask_usd_per_1m,
-                node=wishes.node,
-            )
-            mode = resolve_mode(class_request, self.community_first)
-            asked = self._asked.keep(key, _Asked(class_request, node_request, mode))
-        return asked
+    def _question(self, request: ApiRequest, caller: Caller) -> _Question:
+        dialect, wishes, limit = request.dialect, request.wishes, request.max_output_tokens
+        key = (request.model, dialect.path, wishes, caller.plan, limit)
+        found = self._questions.get(key)
+        if found is not None:
+            return found
+        class_request = ClassRequest(
+            mode=wishes.mode,
+            privacy=wishes.privacy,
+            plan=caller.plan,
+            max_cost_usd=wishes.max_cost_usd,
+            max_latency_ms=wishes.max_latency_ms,
+            names_node_model=request.model in self.catalog,
+        )
+        node_request = NodeRequest(
+            region=wishes.region,
+            require_region=wishes.require_region,
+            max_ask_usd_per_1m=wishes.max_ask_usd_per_1m,
+            node=wishes.node,
+        )
+        query = Query(
+            model=request.model,
+            path=dialect.path,
+            # Requests that differ in what nodes have nothing to do with share the decisions among nodes.
+            node_request=self._node_requests.get(node_request) or self._node_requests.keep(node_request, node_request),
+            mode=resolve_mode(class_request, self.community_first),
+            output_tokens=0 if not dialect.streams else OUTPUT_TOKENS if limit is None else limit,
+            wait_s=self.wait_s,
+        )
+        return self._questions.keep(key, _Question(query, class_request))
 
     def targets(self, decision: Decision) -> Iterator[Target]:
         """Every target in ranked order, class by class."""
         for resource_class in decision.class_decision.ranked:
-            backend = next(each for each in self.backends if each.resource_class is resource_class)
-            yield from backend.targets(decision.query, decision.prospects[resource_class])
+            for backend in self.backends:
+                if backend.resource_class is resource_class:
+                    yield from backend.targets(decision.query, decision.prospects[resource_class])
 
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""
@@ -241,18 +250,3 @@ class Decider:
         """The names that somebody may have meant, as the end of a sentence; what is offered comes first."""
         near = list(dict.fromkeys([*nearest(model, offered), *self.catalog.nearest(model)]))[:SUGGESTED]
         return f"; the nearest names are {', '.join(near)}" if near else ""
-
-
-_BASE64: Final = b";base64,"
-
-
-def _prompt_bytes(body: bytes) -> int:
-    """Size of a request without the images and sounds in it, which are no text of their length."""
-    size, at = len(body), body.find(_BASE64)
-    while at >= 0:
-        end = body.find(b'"', at)
-        if end < 0:
-            break
-        size -= end - at
-        at = body.find(_BASE64, end)
-    return size

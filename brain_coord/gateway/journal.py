@@ -71,7 +71,8 @@ class Record:
             prompt_billed=None if answer is None else answer.usage.prompt,
             completion_billed=None if completion is None else completion.tokens,
         )
-        routing = decision.routing(None if target is None else target.resource_class)
+        prospect = None if target is None else decision.prospects[target.resource_class]
+        node_decision = decision.node_decision if prospect is None else prospect.node_decision
         return ReceiptDraft(
             receipt_id=self.receipt_id,
             request_id=request.request_id,
@@ -87,7 +88,7 @@ class Record:
             request_sha256=request.sha256,
             response_sha256=answer.sha256 if answer is not None and answer.delivered_bytes else None,
             class_decision=_class_record(decision.class_decision),
-            node_decision=None if routing.node_decision is None else _node_record(routing.node_decision),
+            node_decision=None if node_decision is None else _node_record(node_decision),
             attempts=[attempt.to_dict() for attempt in result.attempts],
             resource_class=None if target is None else str(target.resource_class),
             node_id=None if target is None else target.node_id,

@@ -63,34 +63,22 @@ class SecondOpinions:
 
     def begins(self, request: ApiRequest, decision: Decision) -> bool:
         """Count whom the request passes by, and say whether its answer will be looked at."""
-        self._count(request, decision)
-        return request.model in self.tokenizers or self._may_sample(request, decision)
-
-    def _count(self, request: ApiRequest, decision: Decision) -> None:
-        """For the class that was chosen, or for all that were meant when none was."""
-        if request.wishes.node is not None:
-            return  # nobody else was a candidate
-        chosen = decision.class_decision.selected
-        ask = Ask(
-            request.model,
-            request.wishes.region if request.wishes.require_region else None,
-            request.wishes.max_ask_usd_per_1m,
-        )
-        for row in decision.class_decision.rows:
-            operator = NODE_CLASSES.get(row.resource_class)
-            if operator is None or not row.state.supported or chosen not in (None, row.resource_class):
-                continue
-            node_decision = decision.prospects[row.resource_class].node_decision
+        counted: list[Counted] | None = decision.class_decision.kept.get("counted")
+        if counted is None:
+            counted = decision.class_decision.kept["counted"] = _counted(decision)
+        for resource_class, operator, ask in counted:
+            node_decision = decision.prospects[resource_class].node_decision
             if node_decision is not None:
                 self.registry.decided(operator, ask, node_decision.selected)
+        return request.model in self.tokenizers or self._may_sample(request, decision)
 
     def _may_sample(self, request: ApiRequest, decision: Decision) -> bool:
         """Whether the job could be one for a second opinion; drawn at the highest share, thinned once the node is known."""
-        if self.settings.shadow_share <= 0 or decision.class_decision.privacy is not Privacy.PUBLIC:
-            return False
-        if request.dialect.path not in PATHS or len(request.body) > BODY_BYTES or len(self._waiting) >= WAITING:
-            return False
-        return self.random.random() < self._most() and _greedy(_members(request.body))
+        return (
+            self.random.random() < self._most()  # first, as it settles most of them
+            and len(self._waiting) < WAITING
+            and self._may_keep(request, decision)
+        )
 
     def _most(self) -> float:
         return max(self.settings.shadow_share, self.settings.closer_share)
@@ -150,6 +138,24 @@ class SecondOpinions:
                 await self.referee.settle([kept.given], kept.asked)
             except Exception:
                 log.exception("second opinion failed", model=kept.asked.model)
+
+
+Counted = tuple[ResourceClass, bool, Ask]
+"""A class whose nodes may be passed by, whether they are the operator's own, and what is asked of them."""
+
+
+def _counted(decision: Decision) -> list[Counted]:
+    """The class that was chosen, or all that were meant when none was; the same for requests that ask alike."""
+    query, wished = decision.query, decision.query.node_request
+    if wished.node is not None:
+        return []  # nobody else was a candidate
+    chosen = decision.class_decision.selected
+    ask = Ask(query.model, wished.region if wished.require_region else None, wished.max_ask_usd_per_1m)
+    return [
+        (row.resource_class, NODE_CLASSES[row.resource_class], ask)
+        for row in decision.class_decision.rows
+        if row.resource_class in NODE_CLASSES and row.state.supported and chosen in (None, row.resource_class)
+    ]
 
 
 def _members(body: bytes) -> dict[str, Any]:

@@ -74,10 +74,20 @@ class AutoNodeDecision:
         """Id of the model that was chosen."""
         return self.ranked[0].model.model_id if self.ranked else None
 
-    @property
+    @once
     def selected(self) -> str | None:
         """Id of the node that takes the request."""
         return self.ranked[0].score.node_id if self.ranked else None
+
+    @once
+    def ask_usd_per_1m(self) -> float | None:
+        """What the owner of that node asks."""
+        return self.ranked[0].score.node.ask_usd_per_1m if self.ranked else None
+
+    @once
+    def choices(self) -> tuple[tuple[str, str], ...]:
+        """Node and model of every pair that could take the request, best first."""
+        return tuple((pair.score.node_id, pair.model.model_id) for pair in self.ranked)
 
     @once
     def worth_waiting(self) -> bool:

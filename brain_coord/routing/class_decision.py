@@ -80,6 +80,11 @@ class ClassDecision:
         return next(iter(self.ranked), None)
 
     @once
+    def usable(self) -> tuple[ResourceClass, ...]:
+        """The classes that the request may use, be it that they lack capacity now, in the same order."""
+        return tuple(row.resource_class for row in self.rows if row.exclusions in ((), (Exclusion.UNAVAILABLE,)))
+
+    @once
     def privacy_conflict(self) -> bool:
         """Whether the request contradicts itself (`400 privacy_conflict`)."""
         return is_privacy_conflict(self.request, (row.state for row in self.rows))
@@ -93,11 +98,12 @@ class ClassDecision:
     def reason(self) -> str:
         """One sentence: the score of the class that was chosen, or why there is none."""
         if self.selected is not None:
-            return f"{self.label()}: {self._score_sentence(self.rows[0])}"
+            return f"{self.label}: {self._score_sentence(self.rows[0])}"
         if self.privacy_conflict:
             return f"no class that {self.privacy} allows serves this model ({self._exclusion_sentence()})"
         return f"no class can take this request ({self._exclusion_sentence()})"
 
+    @once
     def label(self) -> str:
         """`NATIVE_NETWORK (COMMUNITY)`: the class that was chosen and the mode that held."""
         return f"{self.selected} ({self.mode})"

@@ -59,7 +59,7 @@ def routing_sentence(
     by_node = class_decision.selected in (ResourceClass.NATIVE_NETWORK, ResourceClass.CLOUD_GPU)
     if node_decision is None or not by_node:
         return class_decision.reason
-    return f"{class_decision.label()} → {node_decision.reason}"
+    return f"{class_decision.label} → {node_decision.reason}"
 
 
 def _decide_nodes(snapshot: Snapshot, nodes: Iterable[NodeState]) -> NodeDecision | AutoNodeDecision:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from brain_coord.routing.auto_router import AutoNodeDecision, Pair, decide_auto_node
+from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.index_group import Field, ModelGroup
 from brain_coord.routing.index_reasons import model_reasons, nearest, nearest_reasons, nearest_words
 from brain_coord.routing.index_select import best
@@ -44,6 +45,8 @@ class NodeIndex:
         self._small = small
         self._states: dict[str, NodeState] = {}
         self._unwritten: dict[str, None] = {}
+        self._decided: Bounded[tuple[object, ...], NodeDecision] = Bounded()
+        self._decided_auto: Bounded[tuple[object, ...], AutoNodeDecision] = Bounded()
         self._table = NodeTable()
         self._groups = {model.model_id: ModelGroup(model, self._table) for model in models}
         self._real = [self._groups[model.model_id] for model in models if not model.mock]
@@ -123,14 +126,20 @@ class NodeIndex:
     # --- one model ---------------------------------------------------------------------------------------------------
 
     def decide(self, request: NodeRequest, model_id: str) -> NodeDecision:
-        """As `decide_node` over all nodes.
+        """As `decide_node` over all nodes; of few nodes the same one as before where nothing has changed since.
 
         Raises:
             KeyError: the model is not one of those the index was made for.
         """
+        states = self._states
+        if request.node is None and len(states) <= self._small:
+            # By identity: a decision keeps alive what it was made of, the request and every node's state.
+            key = (id(request), model_id, *map(id, states.values()))
+            found = self._decided.get(key)
+            return found or self._decided.keep(key, decide_node(request, self._models[model_id], states.values()))
         need, group = self._models[model_id], self._groups[model_id]
-        if request.node is not None or len(self._states) <= self._small:
-            return decide_node(request, need, self._candidates(request))
+        if request.node is not None:
+            return decide_node(request, need, self._pinned(request.node))
         self._write()
         return self._decide(request, group, self._field(group, request), self._table.order, RANKED_LISTED)
 
@@ -146,10 +155,9 @@ class NodeIndex:
             unlisted = Unlisted(0, unlisted.rejected, reasons.every, reasons.first, reasons.worth_waiting)
         return NodeDecision(request, need, field.pool, tuple(scores), rejected, unlisted)
 
-    def _candidates(self, request: NodeRequest) -> list[NodeState]:
-        if request.node is None:
-            return list(self.states())
-        state = self.state(request.node)
+    def _pinned(self, node_id: str) -> list[NodeState]:
+        """The only candidate of a request that names it."""
+        state = self._states.get(node_id)
         return [] if state is None else [state]
 
     def _field(self, group: ModelGroup, request: NodeRequest) -> Field:
@@ -183,9 +191,14 @@ class NodeIndex:
     # --- brain/auto --------------------------------------------------------------------------------------------------
 
     def decide_auto(self, request: NodeRequest) -> AutoNodeDecision:
-        """As `decide_auto_node` over all nodes."""
-        if request.node is not None or len(self._states) <= self._small:
-            return decide_auto_node(request, list(self._models.values()), self._candidates(request))
+        """As `decide_auto_node` over all nodes; of few nodes the same one as before where nothing has changed since."""
+        states, models = self._states, list(self._models.values())
+        if request.node is None and len(states) <= self._small:
+            key = (id(request), *map(id, states.values()))
+            known = self._decided_auto.get(key)
+            return known or self._decided_auto.keep(key, decide_auto_node(request, models, states.values()))
+        if request.node is not None:
+            return decide_auto_node(request, models, self._pinned(request.node))
         self._write()
         fields = [self._field(group, request) for group in self._real]
         pairs = self._pairs(request, fields)

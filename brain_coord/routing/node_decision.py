@@ -150,10 +150,20 @@ class NodeDecision:
         """A place for what others work out of this decision alone; it lives as long as the decision does."""
         return {}
 
-    @property
+    @once
     def selected(self) -> str | None:
         """Id of the node that takes the request."""
         return self.ranked[0].node_id if self.ranked else None
+
+    @once
+    def ask_usd_per_1m(self) -> float | None:
+        """What the owner of that node asks."""
+        return self.ranked[0].node.ask_usd_per_1m if self.ranked else None
+
+    @once
+    def choices(self) -> tuple[tuple[str, str], ...]:
+        """Node and model of everyone that could take the request, best first."""
+        return tuple((score.node_id, self.model.model_id) for score in self.ranked)
 
     @property
     def eligible(self) -> int:

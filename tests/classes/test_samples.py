@@ -10,13 +10,13 @@ from brain_coord.classes.samples import SAMPLES, STEP, ClassSamples
 
 def test_without_samples_everything_is_unknown():
     samples = ClassSamples()
-    assert (samples.latency_ms, samples.reliability, samples.confidence) == (None, None, 0)
+    assert samples.estimates == (None, None, 0)
 
 
 def test_a_failure_says_nothing_about_time():
     samples = ClassSamples()
     samples.failed()
-    assert (samples.latency_ms, samples.reliability, samples.confidence) == (None, 0.0, 1)
+    assert samples.estimates == (None, 0.0, 1)
 
 
 @given(st.lists(st.none() | st.floats(0, 1e6, allow_nan=False), max_size=SAMPLES))
@@ -30,10 +30,9 @@ def test_the_last_requests_count_whenever_they_are_looked_at(ends):
             times.append(end)
         outcomes.append(end is not None)
         if number % 7 == 0:
-            assert samples.confidence == min(number + 1, SAMPLES)
             recent = outcomes[-SAMPLES:]
-            assert samples.reliability == round(sum(recent) / len(recent), 6)
-            assert samples.latency_ms == (round(median(times[-SAMPLES:]), 3) if times else None)
+            latency_ms = round(median(times[-SAMPLES:]), 3) if times else None
+            assert samples.estimates == (latency_ms, round(sum(recent) / len(recent), 6), len(recent))
 
 
 def test_a_full_window_moves_by_steps_and_with_every_failure():
@@ -45,7 +44,7 @@ def test_a_full_window_moves_by_steps_and_with_every_failure():
         samples.completed(300.0)
     assert samples.estimates == before
     samples.failed()
-    assert samples.reliability == round(1 - 1 / SAMPLES, 6)
+    assert samples.estimates.reliability == round(1 - 1 / SAMPLES, 6)
     for _ in range(SAMPLES):
         samples.completed(300.0)
-    assert samples.latency_ms == 300.0
+    assert samples.estimates.latency_ms == 300.0

@@ -112,8 +112,9 @@ def test_after_any_events_decisions_are_those_of_the_nodes_as_they_are(seed, joi
             assert sorted(routable.index(held).states(), key=lambda state: state.node_id) == sorted(
                 nodes, key=lambda state: state.node_id
             )
-            assert_same_decision(routable.decide(request, model.model_id, held), decide_node(request, model, nodes))
-            assert_same_auto_decision(routable.decide_auto(request, held), decide_auto_node(request, CATALOG, nodes))
+            index = routable.index(held)
+            assert_same_decision(index.decide(request, model.model_id), decide_node(request, model, nodes))
+            assert_same_auto_decision(index.decide_auto(request), decide_auto_node(request, CATALOG, nodes))
 
 
 def watched_parts(record, path="node"):
@@ -189,11 +190,11 @@ def test_what_nobody_changed_is_not_derived_again(monkeypatch):
     for number in range(50):
         registry.add(Node(f"N-{number:016X}", b""))
     routable = RoutableNodes(registry, CATALOG, operator=False)
-    routable.decide(NodeRequest(), "alpha")
+    routable.index().decide(NodeRequest(), "alpha")
     put = []
     monkeypatch.setattr(NodeIndex, "put", lambda self, state: put.append(state.node_id))
     registry.nodes["N-0000000000000007"].reliability = 3
     registry.nodes["N-0000000000000007"].waiting = 3
-    routable.decide(NodeRequest(), "alpha")
-    routable.decide(NodeRequest(), "alpha")
+    routable.index().decide(NodeRequest(), "alpha")
+    routable.index().decide(NodeRequest(), "alpha")
     assert put == ["N-0000000000000007"]

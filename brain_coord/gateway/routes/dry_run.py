@@ -29,6 +29,10 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
     )
     parsed = parse_request("dry-run", dialect, raw, headers)
     decision = context.gateway.decider.decide(parsed, caller)
-    over = [each.to_dict() for each in decision.passed_over()]
-    summary = {"sentence": decision.sentence(), "worth_waiting": decision.worth_waiting, "passed_over": over}
-    return {**summary, **decision.routing().to_dict()}
+    return {
+        "sentence": decision.sentence(),
+        "worth_waiting": decision.worth_waiting,
+        "passed_over": [each.to_dict() for each in decision.passed_over()],
+        "class": decision.class_decision.to_dict(),
+        "node": None if decision.node_decision is None else decision.node_decision.to_dict(),
+    }

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from brain_coord.classes.backend import ClassBackend
+from brain_coord.classes.samples import NO_SAMPLES
 from brain_coord.fleet.node import Node
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_coord.routing.weights import TRUST_OF
@@ -275,7 +276,7 @@ def class_rows(
     rows = []
     for resource_class in ResourceClass:
         backend = by_class.get(resource_class)
-        samples = None if backend is None else backend.samples
+        estimates = NO_SAMPLES if backend is None else backend.samples.estimates
         own = of_nodes.get(resource_class)
         rows.append(
             ClassRow(
@@ -283,11 +284,11 @@ def class_rows(
                 trust=str(TRUST_OF[resource_class]),
                 configured=backend is not None,
                 models=sum(str(resource_class) in classes for classes in offers.values()),
-                latency_ms=None if samples is None else samples.latency_ms,
-                reliability=None if samples is None else samples.reliability,
+                latency_ms=estimates.latency_ms,
+                reliability=estimates.reliability,
                 cost_usd_per_1m=None if own is None else census.lowest_ask.get(own),
                 quality=None,
-                samples=0 if samples is None else samples.confidence,
+                samples=estimates.confidence,
             )
         )
     return tuple(rows)
