@@ -1,7 +1,7 @@
 """The composition: every room of the coordinator, wired once, started and stopped in order."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -20,6 +20,7 @@ from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import SMALL_BYTES, BodyBudget
 from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.dialects import DIALECTS
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.guard import ConnectionBounds, bounded
 from brain_coord.gateway.http import Receive, Scope, Send
@@ -251,28 +252,29 @@ class Coordinator:
     def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
         self._tasks += [asyncio.create_task(loop) for loop in loops]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI: the hot routes and the websockets go straight to their rooms, everything else through FastAPI."""
-        kind = scope["type"]
-        path = str(scope.get("path", "")).removeprefix(self.settings.root_path)
-        if kind == "http":
-            if self.gateway.serves(path):
-                await self.gateway({**scope, "path": path}, receive, send)
-            elif self.cluster is not None and path.startswith(CLUSTER_PREFIX):
-                await self.cluster.serve_http(path, scope, receive, send)
-            else:
-                await self._quiet({**scope, "path": path}, receive, send)
-        elif kind == "websocket":
-            if path == LINK_PATH:
-                await self.gate.link(scope, receive, send)
-            elif path == SLOT_PATH:
-                await self.gate.slot(scope, receive, send)
-            elif self.cluster is not None and path.startswith(CLUSTER_PREFIX):
-                await self.cluster.serve_socket(path, scope, receive, send)
-            elif self.browser.gate.serves(path):
-                await self.browser.gate(path, scope, receive, send)
-            else:
-                await refuse(receive, send, 404, f"there is no websocket at {path}")
+        path = scope["path"].removeprefix(self.settings.root_path)
+        if scope["type"] == "websocket":
+            return self._socket(path, scope, receive, send)
+        dialect = DIALECTS.get(path)
+        if dialect is not None:
+            return self.gateway.serve(dialect, scope, receive, send)
+        if self.cluster is not None and path.startswith(CLUSTER_PREFIX):
+            return self.cluster.serve_http(path, scope, receive, send)
+        return self._quiet({**scope, "path": path}, receive, send)
+
+    async def _socket(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if path == LINK_PATH:
+            await self.gate.link(scope, receive, send)
+        elif path == SLOT_PATH:
+            await self.gate.slot(scope, receive, send)
+        elif self.cluster is not None and path.startswith(CLUSTER_PREFIX):
+            await self.cluster.serve_socket(path, scope, receive, send)
+        elif self.browser.gate.serves(path):
+            await self.browser.gate(path, scope, receive, send)
+        else:
+            await refuse(receive, send, 404, f"there is no websocket at {path}")
 
     async def _quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pages take small forms only, from anybody; what is large belongs to the API, which asks for a key first."""

@@ -20,7 +20,7 @@ from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
-from brain_coord.store.records import NodeRecord
+from brain_coord.store.records import ApiKey, NodeRecord
 from brain_coord.store.store import Store
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.messages import Hello, Offer, Refusal, Refused, Report
@@ -37,6 +37,11 @@ class StoredKeys:
     store: Store
     _callers: Bounded[tuple[str, str], Caller] = field(init=False, default_factory=Bounded)
 
+    def known(self, secret: str) -> Caller | None:
+        """Whom a key that was used lately belongs to."""
+        key = self.store.known_key(secret)
+        return None if key is None else self._caller(key)
+
     async def find(self, secret: str) -> Caller | None:
         """Whom a key belongs to."""
         try:
@@ -44,8 +49,9 @@ class StoredKeys:
         except StoreUnavailable as error:
             log.warning("keys cannot be looked up", cause=str(error))
             raise fault("store_unavailable", "the key cannot be checked right now", retry_after_s=2) from None
-        if key is None:
-            return None
+        return None if key is None else self._caller(key)
+
+    def _caller(self, key: ApiKey) -> Caller:
         known = key.key_id, key.plan
         return self._callers.get(known) or self._callers.keep(known, Caller(key.key_id, Plan(key.plan)))
 

@@ -6,7 +6,7 @@ import gc
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import structlog
@@ -61,13 +61,15 @@ class _App:
     def renew(self) -> None:
         self._app = with_cors(self._coordinator, self._coordinator.settings.gateway.cors_origins)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        answered: Awaitable[None] = self._app(scope, receive, send)
+        return answered
 
 
 def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        interface="asgi3",
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -25,7 +25,7 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import ClientGone, read_body
+from brain_coord.gateway.http import ClientGone, headers_of, read_body
 from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
 from brain_coord.gateway.routes.context import KnownCaller
@@ -72,7 +72,7 @@ class ComputeApi:
         try:
             try:
                 raw = await read_body(
-                    request.receive, dict(request.headers), limit_bytes=bounds.body_bytes, idle_s=bounds.body_idle_s
+                    request.receive, headers_of(request.scope), limit_bytes=bounds.body_bytes, idle_s=bounds.body_idle_s
                 )
             except ClientGone:
                 return Response(status_code=499)

@@ -9,6 +9,7 @@ from brain_coord.browser.shelf import Shelf
 from brain_coord.browser.tabs import Tabs
 from brain_coord.gateway.auth import bearer_of
 from brain_coord.gateway.errors import fault
+from brain_coord.gateway.http import headers_of
 
 
 def pieces_router(tabs: Tabs, shelf: Shelf) -> APIRouter:
@@ -18,7 +19,7 @@ def pieces_router(tabs: Tabs, shelf: Shelf) -> APIRouter:
     @router.get("/lend/pieces/{sha256}")
     async def piece(sha256: str, request: Request) -> Response:
         """One piece of a browser model's weights, for tabs that lend."""
-        if tabs.by_ticket(bearer_of(dict(request.headers)) or "") is None:
+        if tabs.by_ticket(bearer_of(headers_of(request.scope)) or "") is None:
             raise fault("invalid_api_key", "weights are for tabs that lend; the slot ticket is not valid")
         found = shelf.pieces.get(sha256)
         if found is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import aiohttp
 
 from brain_coord.cluster.secret import ClusterSecret
+from brain_coord.gateway.http import RequestHeaders
 
 JOB_PATH: Final = "/cluster/v1/job"
 EVENT_PATH: Final = "/cluster/v1/event"
@@ -25,6 +26,11 @@ CONNECT_S: Final = 2.0
 
 READ_AHEAD_BYTES: Final = 64 * 1024
 """What is read ahead of a client that lags; more waits at the other coordinator, and from there at the node."""
+
+
+def proof_of(headers: RequestHeaders) -> str:
+    """What a coordinator sent to prove that it is one, as the receiving side finds it."""
+    return headers.get(PROOF.encode(), b"").decode("latin-1")
 
 
 class HopClient:

@@ -15,7 +15,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault
 from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
-from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, PROOF
+from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import NodeEvent, Registry
@@ -127,7 +127,7 @@ class HopServer:
         self, path: str, scope: Scope, receive: Receive, lease: BodyLease
     ) -> tuple[Mapping[str, Any], bytes]:
         headers = headers_of(scope)
-        claims = self.door.admit(headers.get(PROOF, ""), path, time.time())
+        claims = self.door.admit(proof_of(headers), path, time.time())
         body = await read_body(receive, headers, limit_bytes=self.body_bytes, idle_s=BODY_IDLE_S, lease=lease)
         if not same_body(claims, body):
             raise NotOurs("a proof for another body")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 import structlog
 
-from brain_coord.cluster.hop_client import PROOF, SLOT_PATH, HopClient
+from brain_coord.cluster.hop_client import SLOT_PATH, HopClient, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs
 from brain_coord.gateway.http import Receive, Scope, Send, headers_of
 from brain_coord.link.socket import accept, peer_address, refuse
@@ -71,7 +71,7 @@ async def _down(socket: aiohttp.ClientWebSocketResponse, send: Send) -> None:
 async def take(door: Doorkeeper, slot: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
     """A slot that another coordinator passes on: as if the node had come here itself."""
     try:
-        claims = door.admit(headers_of(scope).get(PROOF, ""), SLOT_PATH, time.time())
+        claims = door.admit(proof_of(headers_of(scope)), SLOT_PATH, time.time())
     except NotOurs as error:
         log.warning("slot refused", cause=str(error), address=peer_address(scope))
         await refuse(receive, send, 403, "not a coordinator of this cluster")

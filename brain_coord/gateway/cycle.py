@@ -5,7 +5,7 @@ body, which in nearly every answer follows at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from re import compile as regex
 from typing import Any, Final, Protocol
 
@@ -69,6 +69,7 @@ class Cycle:
         disconnected: whether the client left before its answer was complete.
         keep_alive: whether the connection stays open after the answer.
         response_complete: whether the last byte of the answer was written.
+        more_headers: added to the head of the answer, whoever sends it.
         awaits_continue: whether the client wants to be asked before it sends the body.
     """
 
@@ -77,6 +78,7 @@ class Cycle:
     news: asyncio.Event | None = None
     disconnected = False
     response_complete = False
+    more_headers: Sequence[tuple[bytes, bytes]] = ()
     awaits_continue = False
     _ended = False
     """Whether the application knows that no more of the body comes."""
@@ -169,7 +171,7 @@ class Cycle:
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._response_started = True
         self.awaits_continue = False
-        pairs = [*self._line.server_state.default_headers, *headers]
+        pairs = [*self._line.server_state.default_headers, *headers, *self.more_headers]
         head = STATUS_LINE[status] + b"".join(map(_LINE, pairs))
         if len(head) - len(head.translate(None, _CONTROL)) != 2 * len(pairs) + 2:  # one line end each
             raise RuntimeError("a header of the answer has a control character in it")

@@ -14,7 +14,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Receive, Scope, Send, send_error, send_json, was_stalled, watch_client
+from brain_coord.gateway.http import Connection, Send, send_error, send_json
 from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
@@ -53,8 +53,7 @@ class Generation:
         self,
         request: ApiRequest,
         caller: Caller,
-        scope: Scope,
-        receive: Receive,
+        connection: Connection,
         send: Send,
         *,
         began: float,
@@ -67,8 +66,7 @@ class Generation:
     ) -> None:
         self._request = request
         self._caller = caller
-        self._scope = scope
-        self._receive = receive
+        self._connection = connection
         self._send = send
         self._journal = journal
         self._settings = settings
@@ -105,16 +103,15 @@ class Generation:
         if self._request.stream:
             headers = partial(reply_headers, self.record)
             self._stream = ClientStream(self._send, headers, keepalive_s=self._settings.keepalive_s)
-        stop_watching = watch_client(self._scope, self._receive, self._client_left)
+        self._connection.watch(self._client_left)
         try:
             await self._attempt_and_finish()
         finally:
-            stop_watching()
             if self._stream is not None:
                 await self._stream.close()
 
     def _client_left(self) -> None:
-        self.interrupt("slow_client" if was_stalled(self._scope) else "client_cancelled")
+        self.interrupt("slow_client" if self._connection.stalled else "client_cancelled")
 
     async def _attempt_and_finish(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """Plain ASGI for the hot routes: reading a bounded body, sending one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -13,6 +13,8 @@ Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+RequestHeaders = Mapping[bytes, bytes]
+"""By lower-case name; of repeated ones the last."""
 
 JSON: Final = (b"content-type", b"application/json")
 CONNECTION: Final = "brain.connection"
@@ -20,7 +22,14 @@ CONNECTION: Final = "brain.connection"
 
 
 class Connection(Protocol):
-    """A client's connection as our own server has it."""
+    """A request and its answer on a client's connection, as our own server has them."""
+
+    @property
+    def headers(self) -> RequestHeaders:
+        """Of the request."""
+
+    more_headers: Sequence[tuple[bytes, bytes]]
+    """Added to the head of the answer, whoever sends it."""
 
     @property
     def stalled(self) -> bool:
@@ -33,9 +42,9 @@ class Connection(Protocol):
         """Call this when the client leaves before its answer is complete."""
 
 
-def connection_of(scope: Scope) -> Connection | None:
-    """The connection that a request came on, `None` under another server than ours."""
-    found: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+def connection_of(scope: Scope) -> Connection:
+    """The connection that a request came on."""
+    found: Connection = scope["extensions"][CONNECTION]
     return found
 
 
@@ -43,20 +52,32 @@ class ClientGone(Exception):  # noqa: N818
     """The client closed its connection."""
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Request headers by lower-case name; of repeated ones the last."""
-    return {str(name, "latin-1"): str(value, "latin-1") for name, value in scope["headers"]}
+def headers_of(scope: Scope) -> RequestHeaders:
+    """The headers of a request."""
+    return dict(scope["headers"])
+
+
+def check_body(headers: RequestHeaders, size_bytes: int, limit_bytes: int) -> None:
+    """Whether a body with these headers and of this size is one that we take.
+
+    Raises:
+        ApiError: 413, 415.
+    """
+    encoding = headers.get(b"content-encoding")
+    if encoding and encoding.lower() != b"identity":
+        raise fault("unsupported_encoding", f"a body in {encoding.decode('latin-1')[:40]} is not read; send it plain")
+    if size_bytes > limit_bytes:
+        raise fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
 
 
 async def read_body(
     receive: Receive,
-    headers: dict[str, str],
+    headers: RequestHeaders,
     *,
     limit_bytes: int,
     idle_s: float,
     least_bytes_per_s: float = 8 * 1024,
     lease: BodyLease | None = None,
-    connection: "Connection | None" = None,
 ) -> bytes:
     """The request's body.
 
@@ -67,27 +88,16 @@ async def read_body(
         idle_s: the most between two pieces of it.
         least_bytes_per_s: what it must keep up after `idle_s`; a client that trickles holds its place for no longer.
         lease: of the memory for bodies, where nobody else counts it.
-        connection: on which the request came; where all of the body is there already, nothing is waited for.
 
     Raises:
         ApiError: 413, 415, 408, or 503 while there is no memory for it.
         ClientGone: it left.
     """
-    if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
-        raise fault("unsupported_encoding", f"a body in {headers['content-encoding'][:40]} is not read; send it plain")
-    length = headers.get("content-length", "")
-    if length.isdigit():
-        if int(length) > limit_bytes:
-            raise _too_large(limit_bytes)
-        if lease is not None:
-            lease.check(int(length))
-    whole = None if connection is None else connection.whole_body()
-    if whole is not None:
-        if len(whole) > limit_bytes:
-            raise _too_large(limit_bytes)
-        if lease is not None:
-            lease.grow(len(whole))
-        return whole
+    length = headers.get(b"content-length", b"")
+    announced = int(length) if length.isdigit() else 0
+    check_body(headers, announced, limit_bytes)
+    if lease is not None:
+        lease.check(announced)
     parts: list[bytes] = []
     size = 0
     more = True
@@ -102,18 +112,13 @@ async def read_body(
             raise ClientGone
         part = event.get("body", b"")
         size += len(part)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
+        check_body(headers, size, limit_bytes)
         if lease is not None:
             lease.grow(size)
         if part:
             parts.append(part)
         more = event.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _too_large(limit_bytes: int) -> ApiError:
-    return fault("body_too_large", f"the body is larger than {limit_bytes} bytes")
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
@@ -126,29 +131,3 @@ async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> N
 async def send_error(send: Send, error: ApiError, headers: Headers, body: bytes | None = None) -> None:
     """An error: in OpenAI's shape, or as the body that another form makes of it."""
     await send_json(send, error.status, body or error.encode(), [*headers, *error.extra_headers()])
-
-
-def was_stalled(scope: Scope) -> bool:
-    """Whether the server cut the connection because the client had stopped reading."""
-    connection = connection_of(scope)
-    return connection is not None and connection.stalled
-
-
-def watch_client(scope: Scope, receive: Receive, gone: Callable[[], None]) -> Callable[[], object]:
-    """Call `gone` when the client leaves, until what comes back is called. Under another server than ours a task waits."""
-    connection = connection_of(scope)
-    if connection is not None:
-        connection.watch(gone)
-        return _nothing
-
-    async def wait() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone()
-
-    task = asyncio.ensure_future(wait())
-    return task.cancel
-
-
-def _nothing() -> None:
-    """A connection forgets by itself, when its answer is complete."""

@@ -14,8 +14,7 @@ _kept: list[str] = []
 def random_id() -> str:
     """24 hexadecimal digits; each is given out once."""
     if not _kept:
-        digits = os.urandom(ID_BYTES * _AT_ONCE).hex()
-        _kept.extend(digits[at : at + 2 * ID_BYTES] for at in range(0, len(digits), 2 * ID_BYTES))
+        _kept.extend(os.urandom(ID_BYTES * _AT_ONCE).hex(" ", ID_BYTES).split())
     return _kept.pop()
 
 

@@ -5,14 +5,14 @@ A key's requests refill steadily, so `x-ratelimit-reset-requests` is when all of
 
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import Event, Headers, Send
+from brain_coord.gateway.http import Headers
 from brain_coord.routing.vocabulary import Plan
 
 KEYS_KEPT: Final = 10_000
@@ -177,20 +177,3 @@ class SharedMeters(Protocol):
         Raises:
             ApiError: 429, as `KeyMeters.admit` raises it.
         """
-
-
-class TaggedSend:
-    """An ASGI `send` that adds headers to the head of the answer, whoever sends it."""
-
-    __slots__ = ("bare", "headers")
-
-    def __init__(self, send: Send) -> None:
-        self.bare = send
-        """For what follows the head: an event of a stream need not come by here."""
-        self.headers: Headers = []
-
-    def __call__(self, event: Event) -> Awaitable[None]:
-        """Send an event; only a head is touched, so a stream pays one comparison for each of its events."""
-        if event["type"] == "http.response.start" and self.headers:
-            event = {**event, "headers": [*event.get("headers", ()), *self.headers]}
-        return self.bare(event)

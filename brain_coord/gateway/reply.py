@@ -20,12 +20,11 @@ from brain_coord.gateway.passage import Tail
 
 def reply_headers(record: Record) -> Headers:
     """The headers that say how the request ran, as far as that is known when they leave."""
-    target, request_id = record.result.target, record.request.request_id.encode()
-    headers = [
-        *[(name, request_id) for name in record.request.dialect.id_headers],
-        (b"x-brain-mode", record.decision.class_decision.mode.encode()),
-        (b"x-brain-receipt", record.receipt_id.encode()),
-    ]
+    request, target = record.request, record.result.target
+    request_id = request.request_id.encode()
+    headers = [(name, request_id) for name in request.dialect.id_headers]
+    headers.append((b"x-brain-mode", record.decision.class_decision.mode.encode()))
+    headers.append((b"x-brain-receipt", record.receipt_id.encode()))
     if target is not None:
         headers.append((b"x-brain-target", target.resource_class.encode()))
         if target.node_id is not None:

@@ -8,13 +8,13 @@ the client wrote (numbers, escapes, fields that only the engine knows) is never 
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.http import RequestHeaders
 from brain_coord.gateway.json_members import append, members, rewrite
 from brain_coord.routing.vocabulary import Mode, Privacy
 
@@ -31,7 +31,8 @@ OWN_FIELDS: Final = (
 """Request members that are ours; each also as a header `x-brain-…` with dashes. The body has precedence."""
 
 _OWN: Final = frozenset(OWN_FIELDS)
-_OWN_HEADERS: Final = frozenset("x-brain-" + name.replace("_", "-") for name in OWN_FIELDS)
+_HEADERS: Final = {name: b"x-brain-" + name.replace("_", "-").encode() for name in OWN_FIELDS}
+_OWN_HEADERS: Final = frozenset(_HEADERS.values())
 
 LARGE_BYTES: Final = 512 * 1024
 """A body above this is not parsed as a whole, and not on the event loop."""
@@ -43,8 +44,7 @@ MODEL_CHARS: Final = 256
 """Longest model name that is looked up."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutingWishes:
+class RoutingWishes(NamedTuple):
     """What the client wants of the routers."""
 
     mode: Mode = Mode.AUTO
@@ -57,8 +57,7 @@ class RoutingWishes:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(NamedTuple):  # made for every request, at a tenth of the cost of a frozen dataclass
     """One request, as the gateway goes on with it.
 
     Attributes:
@@ -95,7 +94,7 @@ class ApiRequest:
 
 
 def parse_request(
-    request_id: str, dialect: Dialect, raw: bytes, headers: Mapping[str, str], query: str = ""
+    request_id: str, dialect: Dialect, raw: bytes, headers: RequestHeaders, query: str = ""
 ) -> ApiRequest:
     """The request in a body.
 
@@ -117,7 +116,7 @@ def parse_request(
         raise fault("invalid_field", f"`model` is longer than {MODEL_CHARS} characters", param="model")
     dialect.check(body)
     stream = body.get("stream", False)
-    if not isinstance(stream, bool | None):
+    if stream is not None and not isinstance(stream, bool):
         raise fault("invalid_field", "`stream` must be true or false", param="stream")
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
@@ -134,12 +133,15 @@ def parse_request(
         body=_engine_body(raw, body, add_usage=streamed and dialect.asks_usage and not client_usage),
         sha256=hashlib.sha256(raw).hexdigest(),
         max_output_tokens=_output_limit(body),
-        client_retry=headers.get("x-stainless-retry-count", "0") != "0",
-        forwarded=tuple(
-            (name, value) for name, missing in dialect.forwards if (value := headers.get(name) or missing) is not None
-        ),
+        client_retry=headers.get(b"x-stainless-retry-count", b"0") != b"0",
+        forwarded=_forwarded(dialect, headers) if dialect.forwards else (),
         query=query if dialect.forwards else "",
     )
+
+
+def _forwarded(dialect: Dialect, headers: RequestHeaders) -> tuple[tuple[str, str], ...]:
+    given = ((name, headers.get(name.encode(), b"").decode("latin-1") or missing) for name, missing in dialect.forwards)
+    return tuple((name, value) for name, value in given if value is not None)
 
 
 def _output_limit(body: Mapping[str, Any]) -> int | None:
@@ -189,15 +191,15 @@ def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
 _ASKS_USAGE: Final = b'"stream_options":{"include_usage":true}'
 
 
-def _wishes(body: dict[str, Any], headers: Mapping[str, str]) -> RoutingWishes:
+def _wishes(body: dict[str, Any], headers: RequestHeaders) -> RoutingWishes:
     if _OWN.isdisjoint(body) and _OWN_HEADERS.isdisjoint(headers):
         return _NO_WISHES
     given: dict[str, Any] = {}
     for name in OWN_FIELDS:
         if (value := body.get(name)) is not None:
             given[name] = value
-        elif (text := headers.get("x-brain-" + name.replace("_", "-"))) not in (None, ""):
-            given[name] = text
+        elif text := headers.get(_HEADERS[name]):
+            given[name] = text.decode("latin-1")
     if not given:
         return _NO_WISHES
     return RoutingWishes(

@@ -26,18 +26,19 @@ class ClientStream:
         on_commit: called before the first bytes of an answer are passed on.
     """
 
+    begun = False
+    ended = False
+    _sending = False
+    _committed = False
+    _comment: asyncio.Task[None] | None = None
+
     def __init__(self, send: Send, headers: Callable[[], Headers], *, keepalive_s: float) -> None:
         self._send = send
         self._headers = headers
         self._keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._last = monotonic()
-        self._sending = False
-        self._committed = False
-        self._comment: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(keepalive_s, self._check_quiet)
-        self.begun = False
-        self.ended = False
         self.on_commit: Callable[[], None] = _nobody
 
     async def write(self, data: bytes) -> None:
@@ -46,18 +47,19 @@ class ClientStream:
             self._committed = True
             committed, self.on_commit = self.on_commit, _nobody  # what is called holds this stream
             committed()
-        if self.begun and self._comment is None:
-            self._last, self._sending = monotonic(), True
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
-            self._sending = False
-        else:
-            await self._body(data, more=True)
+        if self._comment is not None or not self.begun:
+            await self._get_ready()
+        self._last, self._sending = monotonic(), True
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._sending = False
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""
         self._timer.cancel()
         self.ended = True
-        await self._body(data, more=False)
+        if self._comment is not None or not self.begun:
+            await self._get_ready()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def close(self) -> None:
         """Stop keeping alive; the response stays as it is."""
@@ -66,20 +68,16 @@ class ClientStream:
         if self._comment is not None:
             await self._comment
 
-    async def _body(self, data: bytes, *, more: bool) -> None:
+    async def _get_ready(self) -> None:
         if self._comment is not None:
             await self._comment
         if not self.begun:
             await self._begin()
-        self._last, self._sending = monotonic(), True
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        self._sending = False
 
     async def _begin(self) -> None:
         self.begun = True
         headers = [EVENT_STREAM, *NO_BUFFERING, *self._headers()]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._send = getattr(self._send, "bare", self._send)
 
     def _check_quiet(self) -> None:
         """Send a comment when nothing was sent for the keep-alive time: proxies cut connections that look idle."""

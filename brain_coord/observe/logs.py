@@ -2,8 +2,16 @@
 
 import logging
 import sys
+from contextvars import ContextVar
+from typing import Final
 
 import structlog
+from structlog.contextvars import STRUCTLOG_KEY_PREFIX
+
+# Set by each request, which is a task with a context of its own. By their names `merge_contextvars` finds them; its own
+# `bind_contextvars` looks for them anew at every call.
+REQUEST_ID: Final = ContextVar[str](STRUCTLOG_KEY_PREFIX + "request_id")
+DECISION_ID: Final = ContextVar[str](STRUCTLOG_KEY_PREFIX + "decision")
 
 
 def configure_logs(*, as_json: bool | None, level: str) -> None:

@@ -29,7 +29,7 @@ class RequestTrace(Protocol):
 class Tracer(Protocol):
     """Begins traces; there is none unless the operator configured where they go."""
 
-    def begin(self, path: str, headers: Mapping[str, str], request_id: str) -> RequestTrace:
+    def begin(self, path: str, headers: Mapping[bytes, bytes], request_id: str) -> RequestTrace:
         """A request came in; its headers may name the trace that it belongs to."""
 
     async def close(self) -> None:

@@ -48,11 +48,11 @@ class Tracing:
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("brain_coord", __version__)
 
-    def begin(self, path: str, headers: Mapping[str, str], request_id: str) -> "Traced":
+    def begin(self, path: str, headers: Mapping[bytes, bytes], request_id: str) -> "Traced":
         """The span of a request, below that of the client where it names one."""
         span = self._tracer.start_span(
             f"POST {path}",
-            W3C.extract(headers),
+            W3C.extract({str(name, "latin-1"): str(value, "latin-1") for name, value in headers.items()}),
             SpanKind.SERVER,
             {"http.request.method": "POST", "http.route": path, "brain.request_id": request_id},
         )

@@ -14,6 +14,10 @@ class AccessStore(StoreCore):
         """A new key, and its text: shown now and never again."""
         return await self.write(partial(api_keys.create_key, plan=plan, label=label, now_s=self._clock()))
 
+    def known_key(self, secret: str) -> ApiKey | None:
+        """The good key with this text, if it was seen so lately that the database need not be asked."""
+        return self._keys.known(secret)
+
     async def find_key(self, secret: str) -> ApiKey | None:
         """The good key with this text, from memory when it was seen lately; `None` for an unknown or revoked one."""
         return await self._keys.find(secret)

@@ -83,7 +83,7 @@ async def test_a_lost_race_for_a_slot_is_no_attempt():
 @pytest.mark.case("E-12")
 async def test_a_client_that_repeats_by_itself_gets_one_attempt():
     first, second = FakeTarget("a", Play(refuses=lost())), FakeTarget("b")
-    await attempt(first, second, asked=request(headers={"x-stainless-retry-count": "1"}))
+    await attempt(first, second, asked=request(headers={b"x-stainless-retry-count": b"1"}))
     assert second.seen == []
 
 

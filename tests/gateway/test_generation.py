@@ -39,15 +39,16 @@ class Journal:
 
 
 class Connection:
-    """The ASGI side of one client, which may leave."""
+    """A client, which may leave."""
+
+    stalled = False
 
     def __init__(self) -> None:
-        self.left = asyncio.Event()
         self.sent = []
+        self.leave = None
 
-    async def receive(self):
-        await self.left.wait()
-        return {"type": "http.disconnect"}
+    def watch(self, gone) -> None:
+        self.leave = gone
 
     async def send(self, event) -> None:
         self.sent.append(event)
@@ -88,8 +89,7 @@ def generation(target: FakeTarget, journal: Journal, client: Connection, *, stre
     return Generation(
         request(stream=stream, privacy="PUBLIC"),
         Caller("k-1", Plan.PAID),
-        {"type": "http"},
-        client.receive,
+        client,
         client.send,
         began=monotonic(),
         decider=Decider([backend], load_catalog(), CommunityFirst.OFF),
@@ -120,7 +120,7 @@ async def test_a_client_that_leaves_while_the_target_is_freed_leaves_a_receipt(s
     target, journal, client = Slow(play), Journal(), Connection()
     running = asyncio.ensure_future(run(target, journal, client, stream=stream))
     await target.closing.wait()
-    client.left.set()
+    client.leave()
     await running
     assert target.running == 0
     assert len(journal.drafts) == 1

@@ -76,7 +76,7 @@ def test_our_own_fields_never_reach_an_engine_and_those_of_others_inside_do():
 
 
 def test_headers_say_the_same_and_the_body_has_precedence():
-    headers = {"x-brain-mode": "fast", "x-brain-require-region": "true", "x-brain-max-cost-usd": "0.25"}
+    headers = {b"x-brain-mode": b"fast", b"x-brain-require-region": b"true", b"x-brain-max-cost-usd": b"0.25"}
     request = parsed({**CHAT_BODY, "mode": "CHEAP"}, headers=headers)
     assert (request.wishes.mode, request.wishes.require_region, request.wishes.max_cost_usd) == (Mode.CHEAP, True, 0.25)
     raw = json.dumps(CHAT_BODY).encode()
@@ -146,6 +146,6 @@ def test_a_large_value_of_the_wrong_kind_is_no_list_of_messages(large):
 
 
 def test_a_retry_of_the_client_itself_is_known():
-    assert parsed(CHAT_BODY, headers={"x-stainless-retry-count": "1"}).client_retry
-    assert not parsed(CHAT_BODY, headers={"x-stainless-retry-count": "0"}).client_retry
+    assert parsed(CHAT_BODY, headers={b"x-stainless-retry-count": b"1"}).client_retry
+    assert not parsed(CHAT_BODY, headers={b"x-stainless-retry-count": b"0"}).client_retry
     assert not parsed(CHAT_BODY).client_retry

@@ -147,7 +147,7 @@ class FakeClass:
         yield from self.fakes
 
 
-def request(stream: bool = False, headers: dict[str, str] | None = None, **members: Any) -> ApiRequest:
+def request(stream: bool = False, headers: dict[bytes, bytes] | None = None, **members: Any) -> ApiRequest:
     """A chat request for the model `m`."""
     body = {"model": "m", "messages": [{"role": "user", "content": PROMPT}], "stream": stream, **members}
     return parse_request("req-1", CHAT, json.dumps(body).encode(), headers or {})

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller, authenticate
 from brain_coord.gateway.entry import Gateway
+from brain_coord.gateway.http import headers_of
 from brain_coord.measure.lag import LoopLag
 
 
@@ -50,7 +51,7 @@ def context_of(request: Request) -> ApiContext:
 
 async def caller_of(request: Request) -> Caller:
     """The key behind a request; 401 without a good one."""
-    return await authenticate(context_of(request).gateway.keys, dict(request.headers))
+    return await authenticate(context_of(request).gateway.keys, headers_of(request.scope))
 
 
 Context = Annotated[ApiContext, Depends(context_of)]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import read_body
+from brain_coord.gateway.http import headers_of, read_body
 from brain_coord.gateway.request import parse_request
 from brain_coord.gateway.routes.context import Context, KnownCaller
 
@@ -19,7 +19,7 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
     dialect = DIALECTS.get(path)
     if dialect is None:
         raise fault("invalid_field", f"`path` must be one of {', '.join(DIALECTS)}", param="path")
-    headers, bounds = dict(request.headers), context.gateway.settings
+    headers, bounds = headers_of(request.scope), context.gateway.settings
     raw = await read_body(
         request.receive,
         headers,
