@@ -100,7 +100,7 @@ class Reported(Watched):
 class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
-    unwatched: ClassVar = frozenset({"borne", "load", "going_on", "jobs", "done"})
+    unwatched: ClassVar = frozenset({"active", "changes", "borne", "load", "going_on", "jobs", "done"})
 
     node_id: str
     public_key: bytes
@@ -119,7 +119,9 @@ class Node(Watched):
     elsewhere: Elsewhere | None = None
     """Set while another coordinator of the cluster holds its link; this one has no session with it then."""
     active: int = 0
-    """Jobs on its slots at this coordinator now, the benchmark's included."""
+    """Jobs on its slots at this coordinator now, the benchmark's included. The registry tells itself when it counts one."""
+    changes: int = 0
+    """Goes up with every change that is watched: until then nothing of the node is another but its jobs."""
     slots_limit: int = START
     """Slots as far as they are borne out; the claim counts only below it."""
     borne: BorneSlots = field(default_factory=BorneSlots)

@@ -90,10 +90,14 @@ class Registry:
         """Make a node known."""
         known = self.nodes.setdefault(node.node_id, node)
         if known is node:
-            node.watch(partial(self._touched, node))
+            node.watch(partial(self._altered, node))
             self._touched(node)
             self.books[node.operator].enter(node.tally, self._reason(node))
         return known
+
+    def _altered(self, node: Node) -> None:
+        node.changes += 1
+        self._touched(node)
 
     def _touched(self, node: Node) -> None:
         for hook in self.on_touch:
@@ -208,6 +212,7 @@ class Registry:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
         before = None if node.active else node.state  # only the first of its jobs can make it another
         node.active = active = node.active + 1
+        self._touched(node)
         node.load.change(active, monotonic())
         if active == node.slots:
             self._turned(node)
@@ -220,6 +225,7 @@ class Registry:
         assert active >= 0, "released more jobs than were reserved"
         before = None if active else node.state
         node.active = active
+        self._touched(node)
         node.load.change(active, monotonic())
         if active == node.slots - 1:
             self._turned(node)

@@ -7,7 +7,7 @@ from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.snapshot import SeenStates
 from brain_coord.routing.index import NodeIndex
-from brain_coord.routing.inputs import ModelNeed, NodeState
+from brain_coord.routing.inputs import ModelNeed
 from brain_coord.routing.vocabulary import Liveness
 
 
@@ -39,7 +39,7 @@ class RoutableNodes:
             held: ids of nodes that their breakers hold back: set aside after faults, which is what DEGRADED means.
                 `None` leaves those that were told last.
         """
-        if held is not None and (held or self._held):
+        if (held or self._held) and held is not None:
             now_held = frozenset(held)
             changed = map(self._registry.get, now_held ^ self._held)
             self._marked.update(node for node in changed if node is not None)
@@ -52,16 +52,16 @@ class RoutableNodes:
         return self._index
 
     def _derive(self, node: Node) -> None:
-        if node.operator is self._operator:
-            self._index.put(self._state(node))
-        elif node.node_id in self._index:
-            self._states.pop(node.node_id, None)
-            self._index.remove(node.node_id)
-
-    def _state(self, node: Node) -> NodeState:
-        seen = self._states.get(node.node_id)
+        node_id = node.node_id
+        seen = self._states.get(node_id)
+        if node.operator is not self._operator:
+            if seen is not None:
+                del self._states[node_id]
+                self._index.remove(node_id)
+            return
         if seen is None:
-            seen = self._states[node.node_id] = SeenStates()
+            seen = self._states[node_id] = SeenStates()
         state = seen.of(node)
-        held = node.node_id in self._held and state.state in (Liveness.ONLINE, Liveness.BUSY)
-        return replace(state, state=Liveness.DEGRADED) if held else state
+        if node_id in self._held and state.state in (Liveness.ONLINE, Liveness.BUSY):
+            state = replace(state, state=Liveness.DEGRADED)
+        self._index.put(state)

@@ -38,25 +38,32 @@ def node_state(node: Node) -> NodeState:
 class SeenStates:
     """The states that one node was in lately: it takes a job and ends it, and is where it was before."""
 
-    __slots__ = ("_offer", "_refused", "_report", "_seen")
+    __slots__ = ("_changes", "_offer", "_refused", "_report", "_rest", "_seen")
 
     def __init__(self) -> None:
         self._offer: object = None
         self._report: object = None
         self._refused: object = None
-        self._seen: Bounded[tuple[object, ...], NodeState] = Bounded()
+        self._changes = -1
+        self._rest: tuple[object, ...] = ()
+        self._seen: Bounded[tuple[int, tuple[object, ...]], NodeState] = Bounded()
 
     def of(self, node: Node) -> NodeState:
         """As `node_state`; the same object where it is an equal one."""
-        reported, measured = node.reported, node.measured
+        if node.changes != self._changes:
+            self._changes, self._rest = node.changes, self._all_but_jobs(node)
+        key = (node.running, self._rest)
+        return self._seen.get(key) or self._seen.keep(key, node_state(node))
+
+    def _all_but_jobs(self, node: Node) -> tuple[object, ...]:
+        reported, measured, state = node.reported, node.measured, node.state
         offer, report, refused = reported.offer, reported.report, reported.refused
         if offer is not self._offer or report is not self._report or refused is not self._refused:
             self._offer, self._report, self._refused = offer, report, refused
             self._seen.clear()
-        key = (
-            node.running,
+        return (
             node.slots,
-            node.state,
+            "ONLINE" if state == "BUSY" else state,  # which of the two, its jobs say
             node.waiting,
             node.reliability,
             measured.rtt.rtt_ms,
@@ -64,7 +71,6 @@ class SeenStates:
             measured.basis,
             *measured.credited.items(),
         )
-        return self._seen.get(key) or self._seen.keep(key, node_state(node))
 
 
 def unfit_for(state: NodeState, ask: Ask, needs: Mapping[str, ModelNeed]) -> str | None:

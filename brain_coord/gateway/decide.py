@@ -169,10 +169,11 @@ class Decider:
         question = self._question(request, caller)
         query = question.query
         prospects = {backend.resource_class: backend.prospect(query, request.body) for backend in self.backends}
-        states = list(map(_STATE, prospects.values()))
-        key = tuple(map(id, states))  # a class that stands where it stood is the same object, kept by the decision
+        # A class that stands where it stood has the same object for its state, kept alive by the decision.
+        key = tuple(map(id, map(_STATE, prospects.values())))
         decision = question.decisions.get(key)
         if decision is None:
+            states = [prospect.state for prospect in prospects.values()]
             decision = question.decisions.keep(key, self._decide_class(request, question.class_request, states))
         return Decision(query, decision, prospects)
 

@@ -54,9 +54,6 @@ class NodeIndex:
     def __len__(self) -> int:
         return len(self._states)
 
-    def __contains__(self, node_id: object) -> bool:
-        return node_id in self._states
-
     def states(self) -> Iterator[NodeState]:
         """Every node."""
         return iter(self._states.values())
@@ -80,9 +77,10 @@ class NodeIndex:
 
     def put(self, state: NodeState) -> None:
         """A node is new, or has changed in any way. Its columns follow when they are looked at: a small fleet needs none."""
-        if self._states.get(state.node_id) is not state:
-            self._states[state.node_id] = state
-            self._unwritten[state.node_id] = None
+        node_id = state.node_id
+        if self._states.get(node_id) is not state:
+            self._states[node_id] = state
+            self._unwritten[node_id] = None
 
     def remove(self, node_id: str) -> None:
         """A node is not known any more."""

@@ -165,12 +165,12 @@ class NodeDecision:
         """Node and model of everyone that could take the request, best first."""
         return tuple((score.node_id, self.model.model_id) for score in self.ranked)
 
-    @property
+    @once
     def eligible(self) -> int:
         """How many candidates could take the request."""
         return len(self.ranked) + self.unlisted.ranked
 
-    @property
+    @once
     def considered(self) -> int:
         """How many candidates there were."""
         return self.eligible + len(self.rejected) + self.unlisted.rejected

@@ -137,7 +137,8 @@ def test_whatever_is_assigned_anywhere_in_a_node_marks_it():
     for path, record in parts:
         for field in dataclasses.fields(record):
             marked.clear()
-            setattr(record, field.name, copy.copy(getattr(record, field.name)) if field.name == "rtt" else object())
+            needed = field.name in ("rtt", "changes")  # by what hears of it
+            setattr(record, field.name, copy.copy(getattr(record, field.name)) if needed else object())
             assert bool(marked) is (field.name not in record.unwatched), f"{path}.{field.name}"
 
 
@@ -198,3 +199,16 @@ def test_what_nobody_changed_is_not_derived_again(monkeypatch):
     routable.index().decide(NodeRequest(), "alpha")
     routable.index().decide(NodeRequest(), "alpha")
     assert put == ["N-0000000000000007"]
+
+
+def test_jobs_that_come_and_go_mark_a_node_and_leave_everything_else_about_it_as_it_is():
+    registry = Registry(15.0)
+    node = registry.add(Node("N-1", b""))
+    registry.connect(node, a_session(random.Random(0)), Report(), Offer(slots=4), ())
+    marked, changes = [], node.changes
+    registry.on_touch.append(marked.append)
+    registry.reserve(node)
+    registry.release(node)
+    assert (len(marked), node.changes) == (2, changes)
+    node.reliability = 3
+    assert (len(marked), node.changes) == (3, changes + 1)
