@@ -7,7 +7,7 @@ from brain_coord.fleet.node import Node
 from brain_coord.measure.credit import Credit, credit, delivered
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
-from brain_coord.measure.slots import COMPANY, lone_tok_s
+from brain_coord.measure.slots import COMPANY, REACHED, lone_tok_s
 from brain_coord.measure.speed import StreamSample
 from brain_coord.store.records import Benchmark
 
@@ -40,7 +40,7 @@ class Lessons:
 
     lag: LoopLag = field(default_factory=LoopLag)
     density: TokenDensity = field(default_factory=TokenDensity)
-    trusted: tuple[str, ...] = ()
+    trusted: frozenset[str] = frozenset()
     """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
     def learn(self, node: Node, model: str, answer: Answer, now: float) -> bool:
@@ -92,7 +92,9 @@ class Lessons:
 def _bears(node: Node, model: str, told: Credit | None, load: float) -> bool:
     """What an answer says about the jobs that its node bears at once; whether its slots change."""
     benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
-    lone = lone_tok_s(None if benchmark is None else benchmark.decode_tok_s, [] if window is None else window.values)
-    share = None if told is None or not lone else told.tok_s / lone
+    lone = lone_tok_s(
+        None if benchmark is None else benchmark.decode_tok_s, None if window is None else window.reached(REACHED)
+    )
+    share = None if told is None or lone is None else told.tok_s / lone
     exact = told is not None and not told.at_most
     return node.borne.completed(load, share, node.reported.offer.slots, exact=exact)

@@ -58,26 +58,25 @@ class Measured(Watched):
                 if window is not None:
                     learned = window.at_most(credit.tok_s, now)
                 elif (known := self.benchmarks.get(model)) is not None and credit.tok_s < known.decode_tok_s:
-                    self.decode_tok_s.setdefault(model, MedianWindow()).add(credit.tok_s, now)
+                    _window(self.decode_tok_s, model).add(credit.tok_s, now)
+                else:
+                    learned = False
             else:
-                self.decode_tok_s.setdefault(model, MedianWindow()).add(credit.tok_s, now)
+                _window(self.decode_tok_s, model).add(credit.tok_s, now)
         if first_output_ms is not None:
-            first = self.first_output_ms.get(model)
-            if first is None:
-                first = self.first_output_ms[model] = MedianWindow()
-            first.add(first_output_ms, now)
+            _window(self.first_output_ms, model).add(first_output_ms, now)
         return learned
 
     def benchmarked(self, benchmark: Benchmark) -> None:
         """A benchmark was taken, or remembered."""
         self.benchmarks[benchmark.model] = benchmark
 
-    def settle(self, node_id: str, model: str, density: TokenDensity, trusted: tuple[str, ...] = ()) -> None:
+    def settle(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str] = frozenset()) -> None:
         """Work out again what a model is credited with, after something about it was learned."""
         benchmark, window = self.benchmarks.get(model), self.decode_tok_s.get(model)
         factor = density.factor(node_id, model, "answers", trusted)
         self.density_factor[model] = factor
-        values = [] if window is None else [value * factor for value in window.values]
+        values = [] if window is None else [value * factor for value in window.ordered]
         if benchmark is not None:
             # One more sample among others: it leads while there is no other, and soon is one of many.
             values.append(benchmark.decode_tok_s * density.factor(node_id, model, "benchmark", trusted))
@@ -93,7 +92,7 @@ class Measured(Watched):
             default=None,
         )
 
-    def settled(self, node_id: str, model: str, density: TokenDensity, trusted: tuple[str, ...]) -> bool:
+    def settled(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str]) -> bool:
         """Whether the last answers changed nothing about how far reported tokens are believed."""
         return self.density_factor.get(model) == density.factor(node_id, model, "answers", trusted)
 
@@ -115,3 +114,7 @@ class Measured(Watched):
     def best(self) -> Benchmark | None:
         """The fastest join benchmark over all models."""
         return max(self.benchmarks.values(), key=lambda each: each.decode_tok_s, default=None)
+
+
+def _window(windows: dict[str, MedianWindow], model: str) -> MedianWindow:
+    return windows.get(model) or windows.setdefault(model, MedianWindow())

@@ -319,7 +319,7 @@ class Registry:
 
     def vouch(self) -> None:
         """Who is trusted may have changed."""
-        self.lessons.trusted = tuple(node.node_id for node in self.nodes.values() if node.trusted or node.operator)
+        self.lessons.trusted = frozenset(each.node_id for each in self.nodes.values() if each.trusted or each.operator)
 
     # --- what follows -------------------------------------------------------------------------------------------------
 

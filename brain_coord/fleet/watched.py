@@ -47,9 +47,9 @@ class Watched:
                 value = WatchedDict(value, self.touched)
             elif isinstance(value, Watched):
                 value.watch(self.touched)
-        same = getattr(self, name, _NOTHING) is value
+        before = getattr(self, name, _NOTHING)
         _set(self, name, value)
-        if not same:
+        if before is not value and not (kind is float and before == value):
             self._touch()
 
     def watch(self, touch: Touch) -> None:
@@ -74,9 +74,9 @@ class WatchedDict(dict[Any, Any]):
         return dict, (dict(self),)  # a copy is a plain one: it belongs to nobody
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        same = self.get(key, _NOTHING) is value
+        before = self.get(key, _NOTHING)
         super().__setitem__(key, value)
-        if not same:
+        if before is not value and not (type(value) is float and before == value):  # worked out anew, and the same
             self._touch()
 
     def __delitem__(self, key: Any) -> None:

@@ -6,7 +6,7 @@ for its text than its peers do is credited with the speed that its text bears ou
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Literal
@@ -40,19 +40,18 @@ class _Seen:
     answers: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=ANSWERS))
     tokens: int = 0
     text_bytes: int = 0
+    bytes_per_token: float | None = None
 
     def add(self, tokens: int, text_bytes: int) -> None:
-        if len(self.answers) == ANSWERS:
-            old = self.answers[0]
-            self.tokens -= old[0]
-            self.text_bytes -= old[1]
-        self.answers.append((tokens, text_bytes))
-        self.tokens += tokens
-        self.text_bytes += text_bytes
-
-    @property
-    def bytes_per_token(self) -> float | None:
-        return self.text_bytes / self.tokens if self.tokens >= MIN_TOKENS else None
+        answers = self.answers
+        all_tokens, all_bytes = self.tokens + tokens, self.text_bytes + text_bytes
+        if len(answers) == ANSWERS:
+            old_tokens, old_bytes = answers[0]
+            all_tokens -= old_tokens
+            all_bytes -= old_bytes
+        answers.append((tokens, text_bytes))
+        self.tokens, self.text_bytes = all_tokens, all_bytes
+        self.bytes_per_token = all_bytes / all_tokens if all_tokens >= MIN_TOKENS else None
 
 
 @dataclass(slots=True)
@@ -65,48 +64,44 @@ class TokenDensity:
     def add(self, node_id: str, model: str, tokens: int, text_bytes: int, kind: Kind = "answers") -> None:
         """One completed answer: what the node reported and what passed."""
         if tokens > 0 and text_bytes > 0:
-            self._seen.setdefault((model, kind), {}).setdefault(node_id, _Seen()).add(tokens, text_bytes)
+            seen = self._seen.setdefault((model, kind), {})
+            (seen.get(node_id) or seen.setdefault(node_id, _Seen())).add(tokens, text_bytes)
 
-    def own(self, node_id: str, model: str, kind: Kind = "answers") -> float | None:
-        """What a node's answers of a model come to."""
-        seen = self._seen.get((model, kind), {}).get(node_id)
-        return None if seen is None else seen.bytes_per_token
+    def factor(self, node_id: str, model: str, kind: Kind = "answers", trusted: Set[str] = frozenset()) -> float:
+        """What a node's speed is to be multiplied with, 0 to 1: below 1 where it reports more tokens than its text bears."""
+        seen = self._seen.get((model, kind), {})
+        own = seen[node_id].bytes_per_token if node_id in seen else None
+        if own is None:
+            return 1.0
+        if len(seen) > CROWD:
+            reference = self._of_crowd(model, kind, trusted)
+        else:
+            reference = _reference(seen, trusted, without=node_id)
+        if reference is not None:
+            return min(1.0, own / ((1 - TOLERANCE) * reference))
+        return min(1.0, own / PROSE_BYTES_PER_TOKEN) if kind == "benchmark" else 1.0
 
-    def reference(self, node_id: str, model: str, kind: Kind = "answers", trusted: Iterable[str] = ()) -> float | None:
-        """What its peers come to: the trusted ones alone where there are any; `None` with too few."""
-        others = self._seen.get((model, kind), {})
-        known = [value for name in trusted if name != node_id and (value := self.own(name, model, kind)) is not None]
-        if known:
-            return median(known)
-        if len(others) > CROWD:
-            return self._median_of_all(model, kind)
-        peers = [
-            value for name, seen in others.items() if name != node_id and (value := seen.bytes_per_token) is not None
-        ]
-        return median(peers) if len(peers) >= MIN_PEERS else None
-
-    def _median_of_all(self, model: str, kind: Kind) -> float | None:
+    def _of_crowd(self, model: str, kind: Kind, trusted: Set[str]) -> float | None:
         """Among many nodes one's own value moves no median, and it need not be found anew for every answer."""
         left, value = self._crowd.get((model, kind), (0, None))
         if left == 0:
-            known = [each.bytes_per_token for each in self._seen[model, kind].values()]
-            peers = [each for each in known if each is not None]
-            left, value = CROWD_FOR, median(peers) if len(peers) > MIN_PEERS else None
+            left, value = CROWD_FOR, _reference(self._seen[model, kind], trusted)
         self._crowd[model, kind] = (left - 1, value)
         return value
-
-    def factor(self, node_id: str, model: str, kind: Kind = "answers", trusted: Iterable[str] = ()) -> float:
-        """What a node's speed is to be multiplied with, 0 to 1: below 1 where it reports more tokens than its text bears."""
-        own = self.own(node_id, model, kind)
-        if own is None:
-            return 1.0
-        reference = self.reference(node_id, model, kind, trusted)
-        if reference is None:
-            reference = PROSE_BYTES_PER_TOKEN if kind == "benchmark" else None
-            return 1.0 if reference is None else min(1.0, own / reference)
-        return min(1.0, own / ((1 - TOLERANCE) * reference))
 
     def forget(self, node_id: str) -> None:
         """The node changed its engine: what it reported before says nothing."""
         for seen in self._seen.values():
             seen.pop(node_id, None)
+
+
+def _reference(seen: Mapping[str, _Seen], trusted: Set[str], without: str | None = None) -> float | None:
+    """What the nodes come to but for one: the trusted ones alone where there are any; `None` with too few."""
+    if trusted:
+        names = seen.keys() & trusted
+        known = [value for name in names if name != without and (value := seen[name].bytes_per_token) is not None]
+        if known:
+            return median(known)
+    peers = [value for name, each in seen.items() if name != without and (value := each.bytes_per_token) is not None]
+    least = MIN_PEERS if without is not None else MIN_PEERS + 1  # who is asked about is one of them then
+    return median(peers) if len(peers) >= least else None

@@ -14,7 +14,6 @@ does an answer that came in one piece.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -119,7 +118,11 @@ class BorneSlots:
         return True
 
 
-def lone_tok_s(benchmark_tok_s: float | None, streams: Sequence[float]) -> float | None:
-    """The speed of a job that has the node to itself, as far as it is known; a benchmark that was slowed down hides nothing."""
-    reached = sorted(streams)[-REACHED] if len(streams) >= REACHED else None
-    return max((value for value in (benchmark_tok_s, reached) if value is not None), default=None)
+def lone_tok_s(benchmark_tok_s: float | None, reached_tok_s: float | None) -> float | None:
+    """The speed of a job that has the node to itself, as far as it is known; a benchmark that was slowed down hides nothing.
+
+    Args:
+        benchmark_tok_s: of the join benchmark.
+        reached_tok_s: what `REACHED` of the recent streams reached.
+    """
+    return max(benchmark_tok_s or 0.0, reached_tok_s or 0.0) or None

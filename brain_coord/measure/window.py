@@ -1,9 +1,9 @@
 """Median over recent samples of one quantity: robust against stalls and against the odd lie, with its count and its age."""
 
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Final
 
 SAMPLES: Final = 50
@@ -17,32 +17,43 @@ MAX_AGE_S: Final = 24 * 3600.0
 class MedianWindow:
     """The last samples of one quantity; times in seconds of the monotonic clock."""
 
-    _samples: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    _value: float | None = None
-    _stale: bool = False
+    _samples: deque[tuple[float, float]] = field(default_factory=deque)
+    ordered: list[float] = field(default_factory=list)
+    """The samples that count, the least first."""
 
     @classmethod
-    def of(cls, values: Iterable[float], now: float) -> "MedianWindow":
+    def of(cls, values: Sequence[float], now: float) -> "MedianWindow":
         """The window with samples that another coordinator took, oldest first."""
-        return cls(deque(((now, value) for value in values), maxlen=SAMPLES), _stale=True)
+        kept = values[-SAMPLES:]
+        return cls(deque((now, value) for value in kept), sorted(kept))
 
     @property
     def value(self) -> float | None:
         """The median, `None` before the first sample."""
-        if self._stale:
-            self._stale = False
-            self._value = median([value for _, value in self._samples]) if self._samples else None
-        return self._value
+        ordered = self.ordered
+        if not ordered:
+            return None
+        middle, odd = divmod(len(ordered), 2)
+        return ordered[middle] if odd else (ordered[middle - 1] + ordered[middle]) / 2
+
+    def reached(self, count: int) -> float | None:
+        """What so many of the samples reached; `None` with fewer."""
+        return self.ordered[-count] if len(self.ordered) >= count else None
 
     def add(self, value: float, now: float) -> None:
         """Add one sample."""
-        self._samples.append((now, value))
-        self._stale = True
-        self.expire(now)
+        samples = self._samples
+        samples.append((now, value))
+        insort(self.ordered, value)
+        if len(samples) > SAMPLES:
+            self._drop()
+        if samples[0][0] < now - MAX_AGE_S:
+            self.expire(now)
 
     def at_most(self, value: float, now: float) -> bool:
         """Add an upper bound. It teaches something only where it contradicts the median; returns whether it did."""
-        if self.value is None or value >= self.value:
+        middle = self.value
+        if middle is None or value >= middle:
             return False
         self.add(value, now)
         return True
@@ -51,10 +62,13 @@ class MedianWindow:
         """Forget samples that are too old; returns whether there were any."""
         expired = False
         while self._samples and self._samples[0][0] < now - MAX_AGE_S:
-            self._samples.popleft()
+            self._drop()
             expired = True
-        self._stale = self._stale or expired
         return expired
+
+    def _drop(self) -> None:
+        _, value = self._samples.popleft()
+        del self.ordered[bisect_left(self.ordered, value)]
 
     @property
     def values(self) -> list[float]:

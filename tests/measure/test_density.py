@@ -32,7 +32,7 @@ def test_one_peer_is_no_measure_for_another():
 
 
 def test_one_trusted_node_is():
-    assert fleet(a=4.3, liar=1.1).factor("liar", "m", trusted=("a",)) < 0.3
+    assert fleet(a=4.3, liar=1.1).factor("liar", "m", trusted={"a"}) < 0.3
 
 
 def test_a_benchmark_of_which_there_is_nothing_to_compare_is_bounded_by_what_prose_holds():
@@ -52,3 +52,9 @@ def test_a_new_engine_starts_anew():
     density = fleet(a=4.3, b=4.4, liar=1.1)
     density.forget("liar")
     assert density.factor("liar", "m") == 1.0
+
+
+def test_in_a_crowd_the_trusted_ones_alone_are_the_measure():
+    density = fleet(**{f"liar{number}": 1.0 for number in range(CROWD + 4)}, own1=4.3, own2=4.4)
+    assert density.factor("liar3", "m", trusted={"own1", "own2", "absent"}) < 0.3
+    assert density.factor("own1", "m", trusted={"own1", "own2", "absent"}) == 1.0

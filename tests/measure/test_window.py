@@ -1,5 +1,8 @@
 """Medians over recent samples."""
 
+from random import Random
+from statistics import median
+
 from brain_coord.measure.window import MAX_AGE_S, SAMPLES, MedianWindow
 
 
@@ -38,3 +41,19 @@ def test_an_upper_bound_teaches_only_where_it_contradicts():
     assert made.at_most(20, 4.0)
     assert made.samples == 4
     assert not MedianWindow().at_most(20, 0.0)
+
+
+def test_a_speed_counts_as_reached_once_so_many_samples_reached_it():
+    assert window(3, 100, 3, 100, 3, 100).reached(3) == 100
+    assert window(500, 3, 3).reached(2) == 3, "one burst is no speed"
+    assert window(500).reached(2) is None
+
+
+def test_what_is_kept_in_order_is_what_came():
+    rng, made = Random(3), window()
+    for step in range(4 * SAMPLES):
+        made.add(rng.choice((1.5, 2.0, rng.random())), step * MAX_AGE_S / (SAMPLES - 9))
+        assert made.ordered == sorted(made.values)
+        assert made.value == median(made.values)
+    copied = MedianWindow.of([9.0, *made.values] * 2, 1.0)
+    assert (copied.samples, copied.value) == (SAMPLES, median(copied.values))
