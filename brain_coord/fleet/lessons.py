@@ -1,7 +1,7 @@
 """What answers and benchmarks teach about a node: its speed, what its tokens are worth, and how many jobs it bears at once."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from brain_coord.fleet.node import Node
 from brain_coord.measure.credit import Credit, credit, delivered
@@ -15,8 +15,7 @@ OWN_STALL_SHARE: Final = 0.05
 """A stream across which our own loop stood still for more than this share of its time teaches nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """One completed answer that was not empty.
 
     Attributes:
@@ -45,25 +44,27 @@ class Lessons:
 
     def learn(self, node: Node, model: str, answer: Answer, now: float) -> bool:
         """Take in the timings of an answer; whether the node has more slots by it, or fewer."""
-        sample, dispatched, rtt_ms = answer.sample, answer.dispatched, node.measured.rtt.rtt_ms
-        clock, tokens = sample.clock, sample.count.tokens
+        sample, prompt_bytes, dispatched, streamed, load = answer
+        clock, (tokens, basis), _ = sample
+        measured = node.measured
+        rtt_ms = measured.rtt.rtt_ms
         last = clock.last_output or now
-        if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * (last - dispatched):
+        elapsed_s = last - dispatched
+        if self.lag.stalled_s(dispatched, last) > OWN_STALL_SHARE * elapsed_s:
             return False  # it was the coordinator that was slow
         worth = None
         first_ms = None
-        if answer.streamed and clock.first_output is not None:
+        if streamed and clock.first_output is not None:
             first_ms = (clock.first_output - dispatched) * 1000
-            worth = credit(sample, prompt_bytes=answer.prompt_bytes, rtt_ms=rtt_ms, dispatched=dispatched)
-        if sample.count.basis in ("usage", "clipped"):
+            worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=rtt_ms, dispatched=dispatched)
+        if basis in ("usage", "clipped"):
             self.density.add(node.node_id, model, tokens, clock.text_bytes)
         resized = False
-        if answer.load >= COMPANY:
-            elapsed_s = last - dispatched
-            told = worth or delivered(tokens, prompt_bytes=answer.prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
-            resized = _bears(node, model, told, answer.load)
-        learned = node.measured.learn(model, worth, first_ms, now)
-        if learned or not node.measured.settled(node.node_id, model, self.density, self.trusted):
+        if load >= COMPANY:
+            told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
+            resized = _bears(node, model, told, load)
+        learned = measured.learn(model, worth, first_ms, now)
+        if learned or not measured.settled(node.node_id, model, self.density, self.trusted):
             self._settle(node, model)
         return resized
 
@@ -91,7 +92,8 @@ class Lessons:
 
 def _bears(node: Node, model: str, told: Credit | None, load: float) -> bool:
     """What an answer says about the jobs that its node bears at once; whether its slots change."""
-    benchmark, window = node.measured.benchmarks.get(model), node.measured.decode_tok_s.get(model)
+    measured = node.measured
+    benchmark, window = measured.benchmarks.get(model), measured.decode_tok_s.get(model)
     lone = lone_tok_s(
         None if benchmark is None else benchmark.decode_tok_s, None if window is None else window.reached(REACHED)
     )

@@ -235,8 +235,8 @@ class Registry:
 
     def begins(self, node: Node) -> None:
         """A job on the node has begun to answer. Exactly one call of `ends` follows."""
-        node.going_on += 1
-        if node.borne.began(node.going_on, node.reported.offer.slots):
+        node.going_on = going_on = node.going_on + 1
+        if node.borne.began(going_on, node.reported.offer.slots):
             self._resized(node)
 
     def ends(self, node: Node) -> None:

@@ -87,7 +87,7 @@ class Answer:
     @property
     def sample(self) -> StreamSample:
         """What its target may learn from it."""
-        return StreamSample(self.clock, self.completion)
+        return StreamSample(self.clock, self.completion, self.tok_s)
 
     @property
     def tok_s(self) -> float | None:

@@ -15,10 +15,9 @@ the first output was late, the two cannot be told apart: then the stream only bo
 is under half a second bound it likewise: in those a delayed pong could be worth more than the latency score it costs.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from brain_coord.measure.speed import StreamSample, decode_tok_s
+from brain_coord.measure.speed import StreamSample
 
 MAX_RTT_S: Final = 0.3
 """The longest round trip that is allowed for; beyond it the latency term has nothing left to lose."""
@@ -36,8 +35,7 @@ MIN_WHOLE_S: Final = 0.5
 """A stream shorter than this gives only an upper bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(NamedTuple):
     """What one stream says about decode speed, in tokens per second."""
 
     tok_s: float
@@ -56,8 +54,7 @@ def credit(
         rtt_ms: median round trip of the node's link; without one nothing is allowed for it.
         dispatched: when the job left for the node (monotonic seconds), if later than the attempt began.
     """
-    clock, tokens = sample.clock, sample.count.tokens
-    found = decode_tok_s(sample.count, clock)
+    clock, (tokens, _), found = sample
     if found is None or clock.last_output is None:
         return None
     whole_s = clock.last_output - (clock.dispatched if dispatched is None else dispatched) - _allowed_s(rtt_ms)

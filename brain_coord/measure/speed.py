@@ -58,12 +58,13 @@ class TokenCount(NamedTuple):
     basis: TokenBasis
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSample:
+class StreamSample(NamedTuple):
     """One whole answer as its target may learn from it."""
 
     clock: StreamClock
-    count: TokenCount
+    completion: TokenCount
+    tok_s: float | None
+    """Decode speed by `decode_tok_s`."""
 
     @property
     def empty(self) -> bool:

@@ -178,13 +178,14 @@ class BenchmarkKeeper:
         answer, model = probe.answer, target.model
         clock, reported = answer.clock, answer.completion
         tokens = measured_tokens(None if reported.basis == "estimated" else reported.tokens, length, clock.text_bytes)
+        count = TokenCount(tokens, reported.basis)
+        found = decode_tok_s(count, clock)
         worth = credit(
-            StreamSample(clock, TokenCount(tokens, reported.basis)),
+            StreamSample(clock, count, found),
             prompt_bytes=prompt_bytes,
             rtt_ms=node.measured.rtt.rtt_ms,
             dispatched=target.dispatched,
         )
-        found = decode_tok_s(TokenCount(tokens, reported.basis), clock)
         if worth is None or found is None or clock.first_output is None:
             return "the answer was too short to measure"
         tok_s = min(found, worth.tok_s)

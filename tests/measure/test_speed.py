@@ -63,6 +63,6 @@ def test_the_models_own_tokenizer_has_the_last_word():
 
 
 def test_an_answer_without_output_is_empty():
-    assert StreamSample(stream(), TokenCount(0, "usage")).empty
-    assert StreamSample(stream((0.1, 0)), TokenCount(1, "usage")).empty
-    assert not StreamSample(stream((0.1, 2)), TokenCount(1, "usage")).empty
+    assert StreamSample(stream(), TokenCount(0, "usage"), None).empty
+    assert StreamSample(stream((0.1, 0)), TokenCount(1, "usage"), None).empty
+    assert not StreamSample(stream((0.1, 2)), TokenCount(1, "usage"), None).empty

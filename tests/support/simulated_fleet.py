@@ -12,7 +12,7 @@ from brain_coord.fleet.node import Node
 from brain_coord.fleet.reliability import Outcomes, reliability_score
 from brain_coord.measure.credit import credit
 from brain_coord.measure.rtt import RttEstimator
-from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount, count_tokens, decode_tok_s
+from brain_coord.measure.speed import StreamClock, StreamSample, count_tokens, decode_tok_s
 from brain_coord.measure.window import MedianWindow
 from brain_coord.probes.pace import COMPARED_SHARE, ProbeSettings, next_plan, shadow_share
 from brain_coord.probes.verdict import Given, judge
@@ -176,7 +176,7 @@ def observe(engine: Engine, node: Honest, random: Random, streams: int = 60, ben
             tokens = 384 if engine.tok_s < 384 else 1536
         prompt_bytes = 170 if benchmark else random.randint(150, 2500)
         sample = sampled(node.send(engine, random, tokens, prompt_bytes), node.reports(tokens))
-        plain = decode_tok_s(sample.count, sample.clock)
+        plain = sample.tok_s
         if plain is not None:
             estimate.plain.add(plain, float(number))
         worth = credit(sample, prompt_bytes=prompt_bytes, rtt_ms=estimate.rtt.rtt_ms)
@@ -186,7 +186,7 @@ def observe(engine: Engine, node: Honest, random: Random, streams: int = 60, ben
             estimate.window.at_most(worth.tok_s, float(number))
         else:
             estimate.window.add(worth.tok_s, float(number))
-        estimate.tokens += sample.count.tokens
+        estimate.tokens += sample.completion.tokens
         estimate.text_bytes += sample.clock.text_bytes
     return estimate
 
@@ -197,7 +197,7 @@ def sampled(events: Events, reported: int) -> StreamSample:
     for at, tokens in events:
         clock.output(at, max(1, round(tokens * BYTES_PER_TOKEN)))
     count = count_tokens(reported, clock)
-    return StreamSample(clock, TokenCount(count.tokens, count.basis))
+    return StreamSample(clock, count, decode_tok_s(count, clock))
 
 
 @dataclass
