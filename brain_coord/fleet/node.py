@@ -100,7 +100,7 @@ class Reported(Watched):
 class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
-    unwatched: ClassVar = frozenset({"active", "changes", "borne", "load", "going_on", "jobs", "done"})
+    unwatched: ClassVar = frozenset({"active", "changes", "borne", "load", "done"})
 
     node_id: str
     public_key: bytes
@@ -126,12 +126,8 @@ class Node(Watched):
     """Slots as far as they are borne out; the claim counts only below it."""
     borne: BorneSlots = field(default_factory=BorneSlots)
     load: Load = field(default_factory=Load)
-    going_on: int = 0
-    """Jobs of these that have begun to answer."""
     waiting: int = 0
     """Requests that wait for this node and no other."""
-    jobs: int = 0
-    """Jobs of customers that ended on it since the coordinator started."""
     done: int = 0
     """Outcomes within the window: how much its score stands on."""
     left_at: float | None = None

@@ -26,6 +26,9 @@ log = structlog.get_logger("brain.fleet")
 ABSENCE_S: Final = 3600.0
 """A node that was away for longer is measured again."""
 
+_WORKING: Final = frozenset({"ONLINE", "BUSY"})
+"""Between these a node goes with each job; whether it could take a request is a question of its free slots."""
+
 Kind = Literal["customer", "shadow", "canary", "benchmark"]
 
 
@@ -235,13 +238,14 @@ class Registry:
 
     def begins(self, node: Node) -> None:
         """A job on the node has begun to answer. Exactly one call of `ends` follows."""
-        node.going_on = going_on = node.going_on + 1
-        if node.borne.began(going_on, node.reported.offer.slots):
+        load = node.load
+        load.going_on += 1
+        if node.borne.began(load.going_on, node.reported.offer.slots):
             self._resized(node)
 
     def ends(self, node: Node) -> None:
         """A job that had begun to answer is over."""
-        node.going_on -= 1
+        node.load.going_on -= 1
 
     def _resized(self, node: Node) -> None:
         borne, claimed = node.borne, node.reported.offer.slots
@@ -258,12 +262,12 @@ class Registry:
 
     def outcome(self, node: Node, result: str, model: str) -> None:
         """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
-        node.jobs += 1
+        node.load.ended += 1
         self.record(NodeEvent(node, "customer", result, model))
 
     def empty(self, node: Node) -> None:
         """A job ended well and brought nothing: it counts for nothing, but too many ask for a canary."""
-        node.jobs += 1
+        node.load.ended += 1
         if node.health.empty():
             if node.health.empty_in_row == EMPTY:
                 log.warning("empty answers", node=node.node_id, in_row=EMPTY)
@@ -272,21 +276,22 @@ class Registry:
 
     def record(self, event: NodeEvent) -> None:
         """Something counts for or against a node: its fitness follows, and whoever keeps scores is told."""
-        node, now = event.node, monotonic()
+        node, kind, result, model, detail = event
+        now = monotonic()
         if node.elsewhere is not None and self.forward is not None:
             self.forward(event)
             return
-        health, passed = node.health, event.result == "completed"
-        if event.result in ("matched", "mismatched"):
-            turned = health.comparison(agreed=event.result == "matched", now=now)
-        elif event.kind == "canary":
+        health, passed = node.health, result == "completed"
+        if result in ("matched", "mismatched"):
+            turned = health.comparison(agreed=result == "matched", now=now)
+        elif kind == "canary":
             turned = health.canary(passed=passed, now=now)
-        elif event.kind == "benchmark" and not passed and event.model not in node.measured.benchmarks:
-            turned = False  # it gets no work with this model anyway, until it has been measured
-        elif event.kind == "benchmark":
-            turned = health.benchmark(passed=passed, cause=event.detail or event.result, now=now)
+        elif kind != "benchmark":
+            turned = health.job(result, now)
+        elif passed or model in node.measured.benchmarks:
+            turned = health.benchmark(passed=passed, cause=detail or result, now=now)
         else:
-            turned = health.job(event.result, now)
+            turned = False  # it gets no work with this model anyway, until it has been measured
         for hook in self.on_event:
             hook(event)
         if turned:
@@ -365,7 +370,7 @@ class Registry:
     def _changed(self, node: Node, before: str, reason: str) -> None:
         after = node.state
         if after != before:
-            if not {before, after} <= {"ONLINE", "BUSY"}:
+            if before not in _WORKING or after not in _WORKING:
                 self._turned(node)
             change = StateChange(node.node_id, before, after, reason)
             for hook in self.on_change:

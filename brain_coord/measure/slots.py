@@ -55,6 +55,10 @@ class Load:
 
     area: float = 0.0
     """Jobs times seconds so far."""
+    going_on: int = 0
+    """Jobs that have begun to answer and go on."""
+    ended: int = 0
+    """Jobs of customers that ended since the coordinator started."""
     _level: int = 0
     _at: float = 0.0
 

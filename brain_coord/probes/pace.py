@@ -54,7 +54,7 @@ class Plan:
 
     def due(self, node: Node, now: float) -> bool:
         """Whether it is time."""
-        return now >= self.at or node.jobs >= self.jobs
+        return now >= self.at or node.load.ended >= self.jobs
 
 
 def next_plan(node: Node, settings: ProbeSettings, now: float, random: Random) -> Plan:
@@ -68,7 +68,7 @@ def next_plan(node: Node, settings: ProbeSettings, now: float, random: Random) -
     def jittered(value: float) -> float:
         return value * random.uniform(1 - JITTER, 1 + JITTER)
 
-    after = node.jobs + max(1, round(jittered(jobs))) if jobs > 0 else 1 << 62
+    after = node.load.ended + max(1, round(jittered(jobs))) if jobs > 0 else 1 << 62
     return Plan(now + jittered(pause_s), after)
 
 

@@ -30,7 +30,7 @@ def test_whichever_comes_first():
     node, plan = a_node(), plans(a_node())[0]
     assert not plan.due(node, plan.at - 1)
     assert plan.due(node, plan.at)
-    node.jobs = plan.jobs
+    node.load.ended = plan.jobs
     assert plan.due(node, 0.0)
 
 

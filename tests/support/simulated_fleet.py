@@ -226,7 +226,7 @@ class Career:
         plan = next_plan(self.node, self.settings, now, self.random)
         for number in range(1, jobs + 1):
             now += self.random.expovariate(1 / pause_s)
-            self.node.jobs = number
+            self.node.load.ended = number
             self.node.done = min(200, number)
             self.health.job("completed", now)
             if self.random.random() < self.greedy_share * shadow_share(self.node, self.settings):
