@@ -35,17 +35,21 @@ class Passage:
         committed: real output has passed; before that the answer may still come from another target.
     """
 
+    committed = False
+    _held_bytes = 0
+    _done = False
+    _fault: EngineFault | None = None
+    _splitter: sse.EventSplitter | None = None
+    """Keeps an event that has begun."""
+    _alike: Mould | None = None
+    """The form of the next event if it is one more with text, and may pass at once: nothing is held, nothing begun."""
+
     def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool) -> None:
         self._reader = Reader(dialect)
         self._answer = answer
         self._client_usage = client_usage
-        self._splitter = sse.EventSplitter(EVENT_BYTES)
         self._held: list[bytes] = []
-        self._held_bytes = 0
         self._ready: list[bytes] = []
-        self._done = False
-        self._fault: EngineFault | None = None
-        self.committed = False
 
     def feed(self, chunk: bytes, now: float) -> bytes:
         """What can go out after these bytes.
@@ -54,32 +58,24 @@ class Passage:
             EngineFault: the engine reports an error; nothing more may go out.
             TargetFault: it breaks the rules of a stream.
         """
+        alike = self._alike
+        if alike is not None and (size := alike.alone(chunk)):
+            self._answer.clock.output(now, size)
+            return chunk
         if self._fault is not None:
             raise self._fault
-        mould = self._reader.mould
-        # Nearly every read of a stream is one event like the one before it.
-        if mould is not None and self._splitter.at_rest and (size := mould.alone(chunk)):
-            self._answer.clock.output(now, size)
-            if self.committed and not self._held:
-                return chunk
-            self._release()
-            self._ready.append(chunk)
-            return self._out()
-        was_committed, at = self.committed, 0
-        try:
-            if self._splitter.at_rest and b"\r" not in chunk:
-                at = self._take_whole(chunk, now)
-                events = self._splitter.feed(chunk[at:]) if at < len(chunk) and self._fault is None else ()
-            else:
-                events = self._splitter.feed(chunk)
-        except sse.EventTooLarge as error:
-            raise TargetFault("protocol", str(error), ran=True) from None
-        for event in events:
-            self._take(event, now)
-            if self._fault is not None:
-                break
-        if self._fault is not None and not was_committed:
-            raise self._fault  # nothing of it has gone out, so another target may still answer
+        was_committed, self._alike = self.committed, None
+        if self._splitter is None and b"\r" not in chunk:
+            at = self._take_whole(chunk, now)
+            if at < len(chunk) and self._fault is None:
+                self._split(chunk[at:], now)
+        else:
+            self._split(chunk, now)
+        if self._fault is not None:
+            if not was_committed:
+                raise self._fault  # nothing of it has gone out, so another target may still answer
+        elif self.committed and not self._held and self._splitter is None:
+            self._alike = self._reader.mould
         return self._out()
 
     def _take_whole(self, chunk: bytes, now: float) -> int:
@@ -95,7 +91,7 @@ class Passage:
                     end, events, text_bytes, first_text_bytes = run
                     self._answer.clock.outputs(now, events, text_bytes, first_text_bytes)
                     self._release()
-                    self._ready.append(chunk if at == 0 and end == size else chunk[at:end])
+                    self._ready.append(chunk[at:end])
                     at = end
                     if together:
                         passed = mould
@@ -110,6 +106,19 @@ class Passage:
             at = end
         return at
 
+    def _split(self, chunk: bytes, now: float) -> None:
+        """Take the events that `chunk` completes, and keep the one that it begins."""
+        splitter = self._splitter or sse.EventSplitter(EVENT_BYTES)
+        try:
+            events = splitter.feed(chunk)
+        except sse.EventTooLarge as error:
+            raise TargetFault("protocol", str(error), ran=True) from None
+        self._splitter = None if splitter.at_rest else splitter
+        for event in events:
+            self._take(event, now)
+            if self._fault is not None:
+                break
+
     def end(self, now: float) -> tuple[bytes, Tail]:
         """The engine has ended its stream: what still goes out, and the end that waits for the receipt.
 
@@ -119,7 +128,7 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
-        if not self._splitter.at_rest and (rest := self._splitter.end()).strip():
+        if self._splitter is not None and (rest := self._splitter.end()).strip():
             self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
             if self._fault is not None:
                 raise self._fault
@@ -165,8 +174,8 @@ class Passage:
             self._ready.append(event)
 
     def _hold(self, event: bytes) -> None:
-        self._held_bytes += len(event)
-        if self._held and self._held_bytes > HELD_BYTES:
+        self._held_bytes = held_bytes = self._held_bytes + len(event)
+        if held_bytes > HELD_BYTES and self._held:
             raise TargetFault("protocol", "the engine sends events without output", ran=True)
         self._held.append(event)
 

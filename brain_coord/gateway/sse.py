@@ -26,16 +26,17 @@ class EventSplitter:
 
     An event whose last byte is a CR counts as whole at once: an LF that belongs to it stands before the next event
     then, where every reader skips it. Waiting for it would hold a stream with bare CRs back by one event.
-
-    Attributes:
-        at_rest: no begun event is kept.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._rest = bytearray()
         self._searched = 0
         self._limit = limit_bytes
-        self.at_rest = True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no begun event is kept."""
+        return not self._rest
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that `chunk` completed.
@@ -44,8 +45,6 @@ class EventSplitter:
             EventTooLarge: more than the limit was kept waiting for an end.
         """
         if not self._rest:
-            if chunk.endswith(b"\n\n") and b"\r" not in chunk and chunk.count(b"\n\n") == 1:
-                return [chunk]  # what engines send: one whole event
             events, end = _cut(chunk, 0)
             self._rest += chunk[end:]
         else:
@@ -53,7 +52,6 @@ class EventSplitter:
             events, end = _cut(self._rest, max(0, self._searched - _OVERLAP))
             del self._rest[:end]
         self._searched = len(self._rest)
-        self.at_rest = not self._rest
         if self._searched > self._limit:
             raise EventTooLarge(f"an event is longer than {self._limit} bytes")
         return events
@@ -62,7 +60,6 @@ class EventSplitter:
         """What stands after the last blank line when the stream has ended."""
         rest = bytes(self._rest)
         self._rest.clear()
-        self.at_rest = True
         return rest
 
 
