@@ -15,6 +15,7 @@ from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
 from brain_coord.routing.bounded import Bounded
+from brain_coord.routing.index import NodeIndex
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeState
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.node_router import decide_node
@@ -63,7 +64,7 @@ class NodeClass:
         self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
         self._returning = Returning(monotonic())
         self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
-        """The answers while there is no node that could be asked: on most coordinators, of the operator's own."""
+        """The answers while there is no node at all: on most coordinators, of the operator's own."""
         self._states: Bounded[tuple[object, ...], ClassState] = Bounded()
         registry.on_change.append(self._on_change)
 
@@ -80,19 +81,24 @@ class NodeClass:
         del body
         if self.health.troubled:
             return self._with_trouble(query)
-        decision = self._decide(query, ())
-        if decision is not None and decision.ranked:
-            return Prospect(self._state(query, decision), decision)
-        if decision is not None and decision.considered:
-            return self._prospect(query, decision, (), {}, monotonic())
-        key = (query, id(decision), self.samples.estimates)
-        return self._nobody.get(key) or self._nobody.keep(key, self._prospect(query, decision, (), {}, monotonic()))
+        index = self._routable.index(())
+        if index:
+            return self._without_trouble(query, index)
+        key = (query, self.samples.estimates)
+        return self._nobody.get(key) or self._nobody.keep(key, self._without_trouble(query, index))
+
+    def _without_trouble(self, query: Query, index: NodeIndex) -> Prospect:
+        decision = self._decide(query, index)
+        if decision is None or decision.ranked:
+            return Prospect(self._state(query, decision, index), decision)  # there is nothing more to say
+        return self._prospect(query, decision, index, (), {}, monotonic())
 
     def _with_trouble(self, query: Query) -> Prospect:
         now = monotonic()
         troubled = self._troubled(now)
         out = _out_until(troubled, now)
-        return self._prospect(query, self._decide(query, out), troubled, out, now)
+        index = self._routable.index(out)
+        return self._prospect(query, self._decide(query, index), index, troubled, out, now)
 
     def _troubled(self, now: float) -> list[TargetHealth]:
         return [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
@@ -101,32 +107,27 @@ class NodeClass:
         self,
         query: Query,
         decision: NodeDecision | AutoNodeDecision | None,
+        index: NodeIndex,
         troubled: Sequence[TargetHealth],
         out: Mapping[str, float],
         now: float,
     ) -> Prospect:
         remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
         return Prospect(
-            self._state(query, decision, out),
+            self._state(query, decision, index),
             decision,
-            wait_s=0.0 if decision is None else self._wait_s(decision, query, out, now),
+            wait_s=0.0 if decision is None else self._wait_s(decision, query, index, out, now),
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
 
-    def _state(
-        self, query: Query, decision: NodeDecision | AutoNodeDecision | None, out: Collection[str] = ()
-    ) -> ClassState:
+    def _state(self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex) -> ClassState:
         """The class as the class router sees it; the same object while nothing that it speaks of changes."""
         available = decision is not None and bool(decision.ranked)
         ask = None if decision is None else decision.ask_usd_per_1m
         # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
-        lacking = self._operator and not available and self._lacks(query.model, out)
+        lacking = self._operator and not available and query.model in self._needs and not index.serving(query.model)
         key = (query, available, ask, lacking, self.samples.estimates)
         return self._states.get(key) or self._states.keep(key, self._new_state(*key))
-
-    def _lacks(self, model: str, out: Collection[str]) -> bool:
-        """Whether no node serves the model, connected or not."""
-        return model in self._needs and self._routable.index(out).serving(model) == 0
 
     def _new_state(
         self, query: Query, available: bool, ask: float | None, lacking: bool, estimates: Estimates
@@ -147,21 +148,24 @@ class NodeClass:
         node = self._registry.get(node_id)
         return node is not None and node.operator is self._operator
 
-    def _decide(self, query: Query, out: Collection[str]) -> NodeDecision | AutoNodeDecision | None:
-        index = self._routable.index(out)
+    def _decide(self, query: Query, index: NodeIndex) -> NodeDecision | AutoNodeDecision | None:
         if query.model in self._needs:
             return index.decide(query.node_request, query.model)
         return index.decide_auto(query.node_request) if query.model == AUTO_MODEL else None
 
     def _wait_s(
-        self, decision: NodeDecision | AutoNodeDecision, query: Query, out: Mapping[str, float], now: float
+        self,
+        decision: NodeDecision | AutoNodeDecision,
+        query: Query,
+        index: NodeIndex,
+        out: Mapping[str, float],
+        now: float,
     ) -> float:
         """How long to wait for a slot, for the end of a pause, or for a node that was here a moment ago."""
         if decision.ranked:
             return 0.0
         if decision.worth_waiting:
             return query.wait_s
-        index = self._routable.index(out)
         for node_id, ready in out.items():
             if ready - now < query.wait_s and DEGRADED in self._reasons(query, index.state(node_id)):
                 return query.wait_s
