@@ -94,7 +94,7 @@ class Cycle:
         self._scope = scope
         self.keep_alive = keep_alive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        if self.headers.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in self.headers and self.headers[b"expect"].lower() == b"100-continue":
             self.awaits_continue = True
 
     async def run(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
@@ -160,9 +160,9 @@ class Cycle:
             await flow.drain()
         if self.disconnected:
             return
-        kind = message["type"]
-        if self.response_complete or (kind == "http.response.body") != self._response_started:
-            raise RuntimeError(f"no {kind} is due in this answer")
+        due = "http.response.body" if self._response_started else "http.response.start"
+        if message["type"] != due or self.response_complete:
+            raise RuntimeError(f"{message['type']} is not due in this answer")
         if self._response_started:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
         else:

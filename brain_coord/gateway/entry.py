@@ -76,7 +76,7 @@ class Gateway:
                 raise fault("method_not_allowed", f"{dialect.path} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
-            finished = await self._admit(dialect, request_id, scope, receive, send, connection, trace)
+            finished = await self._answer(dialect, request_id, scope, receive, send, connection, trace)
             error_code = finished.draft.error_code
         except ApiError as error:
             error_code = error.code
@@ -95,7 +95,7 @@ class Gateway:
             if trace is not None:
                 trace.end(error_code, finished)
 
-    async def _admit(
+    async def _answer(
         self,
         dialect: Dialect,
         request_id: str,
@@ -105,7 +105,7 @@ class Gateway:
         connection: Connection,
         trace: RequestTrace | None,
     ) -> FinishedRequest:
-        """Check the key and its limits before anything of the body is read."""
+        """Answer a request; its key and limits are checked before anything of the body is read."""
         headers, settings = connection.headers, self.settings
         caller = await authenticate(self.keys, headers)
         began = monotonic()
@@ -133,12 +133,17 @@ class Gateway:
                 request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
             else:
                 request = parse_request(request_id, dialect, raw, headers, query)
-            return await self._generate(request, caller, began, connection, send, trace)
+            generation = self._begins(request, caller, began, connection, send, trace)
+            try:
+                await generation.run()
+            finally:
+                finished = self._ended(generation)
+            return finished
         finally:
             lease.release()
             permit.release()
 
-    async def _generate(
+    def _begins(
         self,
         request: ApiRequest,
         caller: Caller,
@@ -146,7 +151,7 @@ class Gateway:
         connection: Connection,
         send: Send,
         trace: RequestTrace | None,
-    ) -> FinishedRequest:
+    ) -> Generation:
         waiting = self.waiting
         generation = Generation(
             request,
@@ -164,27 +169,27 @@ class Gateway:
         record = generation.record
         record.result.trace = trace
         DECISION_ID.set(record.decision_id)
-        running = self.running
-        running.add(generation)
-        try:
-            await generation.run()
-        finally:
-            running.discard(generation)
-            if not running:
-                self._none_runs.set()
-            finished = record.finished(monotonic())
-            for told in self.on_finished:
-                told(finished)
-            log.info(
-                "request",
-                request_id=request.request_id,
-                decision=record.decision_id,
-                receipt=record.receipt_id if finished.recorded else None,
-                model=request.model,
-                outcome=record.outcome,
-                error=record.error_code,
-                attempts=len(record.result.attempts),
-            )
+        self.running.add(generation)
+        return generation
+
+    def _ended(self, generation: Generation) -> FinishedRequest:
+        self.running.discard(generation)
+        if not self.running:
+            self._none_runs.set()
+        record = generation.record
+        finished = record.finished(monotonic())
+        for told in self.on_finished:
+            told(finished)
+        log.info(
+            "request",
+            request_id=record.request.request_id,
+            decision=record.decision_id,
+            receipt=record.receipt_id if finished.recorded else None,
+            model=record.request.model,
+            outcome=record.outcome,
+            error=record.error_code,
+            attempts=len(record.result.attempts),
+        )
         return finished
 
     async def drain(self, limit_s: float) -> None:

@@ -7,6 +7,7 @@ ID_BYTES: Final = 12
 _AT_ONCE: Final = 256
 _CLOCK_DIGITS: Final = 9
 _CLOCK_HZ: Final = 16
+_CLOCK_ROUND: Final = 16**_CLOCK_DIGITS
 
 _kept: list[str] = []
 
@@ -23,5 +24,4 @@ def receipt_id_at(time_s: float) -> str:
 
     Ids of one moment stand together in the store's index; wholly random ones made each receipt change a page of its own.
     """
-    clock = int(time_s * _CLOCK_HZ) % 16**_CLOCK_DIGITS
-    return f"r-{clock:0{_CLOCK_DIGITS}x}{random_id()[_CLOCK_DIGITS:]}"
+    return f"r-{int(time_s * _CLOCK_HZ) % _CLOCK_ROUND:09x}{random_id()[_CLOCK_DIGITS:]}"

@@ -18,6 +18,7 @@ MOST: Final = 10_000
 _HERE: Final = re.compile(rb'["{}\[\],]')
 _INSIDE: Final = re.compile(rb'["{}\[\]]')
 _BACKSLASH: Final = 0x5C
+_BRACE: Final = 0x7B
 _SPACE: Final = b" \t\r\n"
 
 
@@ -116,5 +117,5 @@ def append(body: bytes, member: bytes) -> bytes:
     last = end - 1
     while body[last] in _SPACE:
         last -= 1
-    comma = b"" if body[last : last + 1] == b"{" else b","
+    comma = b"" if body[last] == _BRACE else b","
     return b"".join((memoryview(body)[:end], comma, member, b"}"))

@@ -57,11 +57,6 @@ class Meter:
     at: float
     running: int = 0
 
-    def refill(self, limits: PlanLimits, now: float) -> None:
-        """Give back what came back since the last look."""
-        self.left = min(limits.requests_per_min, self.left + (now - self.at) * limits.requests_per_min / 60)
-        self.at = now
-
     def check(self, limits: PlanLimits) -> None:
         """Whether one more request may come now.
 
@@ -129,7 +124,9 @@ class KeyMeters:
             self._prune(now)
             meter = self._meters[key] = Meter(float(limits.requests_per_min), now)
         self._meters.move_to_end(key)
-        meter.refill(limits, now)
+        most = limits.requests_per_min
+        meter.left = min(most, meter.left + (now - meter.at) * most / 60)
+        meter.at = now
         meter.check(limits)
         meter.left -= 1
         meter.running += 1

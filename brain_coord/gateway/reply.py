@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import repeat
 from time import monotonic
 from typing import Final
 
@@ -22,9 +23,11 @@ def reply_headers(record: Record) -> Headers:
     """The headers that say how the request ran, as far as that is known when they leave."""
     request, target = record.request, record.result.target
     request_id = request.request_id.encode()
-    headers = [(name, request_id) for name in request.dialect.id_headers]
-    headers.append((b"x-brain-mode", record.decision.class_decision.mode.encode()))
-    headers.append((b"x-brain-receipt", record.receipt_id.encode()))
+    headers = [
+        *zip(request.dialect.id_headers, repeat(request_id), strict=False),
+        (b"x-brain-mode", record.decision.class_decision.mode.encode()),
+        (b"x-brain-receipt", record.receipt_id.encode()),
+    ]
     if target is not None:
         headers.append((b"x-brain-target", target.resource_class.encode()))
         if target.node_id is not None:

@@ -121,8 +121,8 @@ def parse_request(
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise fault("invalid_field", "`stream_options` must be an object", param="stream_options")
-    streamed = bool(stream) and dialect.streams
-    client_usage = bool(options and options.get("include_usage"))
+    streamed = stream is True and dialect.streams
+    client_usage = options is not None and bool(options.get("include_usage"))
     return ApiRequest(
         request_id=request_id,
         dialect=dialect,
