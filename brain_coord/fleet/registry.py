@@ -12,7 +12,7 @@ import structlog
 from brain_coord.fleet.health import EMPTY
 from brain_coord.fleet.lessons import Answer, Lessons
 from brain_coord.fleet.liveness import is_silent
-from brain_coord.fleet.node import Elsewhere, Node, Session
+from brain_coord.fleet.node import Elsewhere, Node, Session, State
 from brain_coord.fleet.skips import Ask, SkipBook
 from brain_coord.fleet.snapshot import node_state, unfit_for
 from brain_coord.measure.lag import LoopLag
@@ -213,28 +213,31 @@ class Registry:
 
     def reserve(self, node: Node) -> None:
         """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
-        before = None if node.active else node.state  # only the first of its jobs can make it another
         node.active = active = node.active + 1
         self._touched(node)
         node.load.change(active, monotonic())
         if active == node.slots:
             self._turned(node)
-        if before is not None:
-            self._changed(node, before, "took a job")
+        if active == 1:
+            self._works(node, "ONLINE", "took a job")
 
     def release(self, node: Node) -> None:
         """A job on the node is over, however it ended. Exactly one call for each `reserve`."""
         active = node.active - 1
         assert active >= 0, "released more jobs than were reserved"
-        before = None if active else node.state
         node.active = active
         self._touched(node)
         node.load.change(active, monotonic())
         if active == node.slots - 1:
             self._turned(node)
-        if before is not None:
-            self._changed(node, before, "finished its jobs")
+        if active == 0:
+            self._works(node, "BUSY", "finished its jobs")
         self.capacity()
+
+    def _works(self, node: Node, before: State, reason: str) -> None:
+        """The first of its jobs came, or the last one went: of all that makes its state, only that is another now."""
+        if node.elsewhere is None and (after := node.state) in _WORKING:
+            self._tell(StateChange(node.node_id, before, after, reason))
 
     def begins(self, node: Node) -> None:
         """A job on the node has begun to answer. Exactly one call of `ends` follows."""
@@ -372,6 +375,8 @@ class Registry:
         if after != before:
             if before not in _WORKING or after not in _WORKING:
                 self._turned(node)
-            change = StateChange(node.node_id, before, after, reason)
-            for hook in self.on_change:
-                hook(change)
+            self._tell(StateChange(node.node_id, before, after, reason))
+
+    def _tell(self, change: StateChange) -> None:
+        for hook in self.on_change:
+            hook(change)

@@ -102,15 +102,16 @@ class BorneSlots:
         """
         if load < COMPANY:
             return False
-        if share is not None and (exact or share < BORNE_SHARE):
-            self._recent.append((load, share))
         allowed = min(self.limit, claimed)
-        if len(self._recent) >= ANSWERS and median(share for _, share in self._recent) < BORNE_SHARE:
-            borne = int(median(load * share for load, share in self._recent) / BORNE_SHARE)
-            before, self.limit, self.collapsed = self.limit, max(LEAST, min(allowed - 1, borne)), True
-            self._recent.clear()
-            self._full = 0
-            return self.limit != before
+        if share is not None and (exact or share < BORNE_SHARE):
+            recent = self._recent
+            recent.append((load, share))
+            if len(recent) >= ANSWERS and median([kept for _, kept in recent]) < BORNE_SHARE:
+                borne = int(median([jobs * kept for jobs, kept in recent]) / BORNE_SHARE)
+                before, self.limit, self.collapsed = self.limit, max(LEAST, min(allowed - 1, borne)), True
+                recent.clear()
+                self._full = 0
+                return self.limit != before
         if share is not None and share < BORNE_SHARE:
             self._full = 0
         elif load >= FULL * allowed and (exact or not self.collapsed):

@@ -212,3 +212,15 @@ def test_jobs_that_come_and_go_mark_a_node_and_leave_everything_else_about_it_as
     assert (len(marked), node.changes) == (2, changes)
     node.reliability = 3
     assert (len(marked), node.changes) == (3, changes + 1)
+
+
+def test_a_figure_that_was_worked_out_anew_and_came_out_the_same_marks_nothing():
+    registry = Registry(15.0)
+    node = registry.add(Node("N-1", b""))
+    node.measured.credited["alpha"], node.measured.best_tok_s = 12.345, 67.89
+    marked = []
+    registry.on_touch.append(marked.append)
+    node.measured.credited["alpha"], node.measured.best_tok_s = float("12.345"), float("67.89")
+    assert marked == []
+    node.measured.credited["alpha"] = 12.346
+    assert marked == [node]
