@@ -67,7 +67,7 @@ class Reader:
     def _learn(self, forms: Forms, event: bytes, seen: Seen) -> None:
         start = self._start
         if seen.kind is not EventKind.OUTPUT:
-            if start is not None:
+            if start is not None and seen.usage is None:
                 forms.keep(event[len(start) :], seen)
         elif self._left and seen.usage is None:
             self._left -= 1

@@ -12,7 +12,6 @@ _BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 """Two line ends. Atomic, so that one CRLF is never read as a CR and an LF."""
 
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
-_TO_LAST_DATA: Final = re.compile(rb"(?:.*[\r\n])?data:[^\r\n]*", re.DOTALL)
 _OVERLAP: Final = 3
 """How much of what was searched before may belong to a boundary that is whole only now."""
 
@@ -100,8 +99,11 @@ def splice(event_bytes: bytes, member: bytes) -> bytes | None:
 
     `None` for an event whose last data line does not end with a brace.
     """
-    found = _TO_LAST_DATA.match(event_bytes)
-    text = b"" if found is None else found[0].rstrip()
+    if b"}" not in event_bytes:  # an end marker
+        return None
+    start = max(event_bytes.rfind(b"\ndata:"), event_bytes.rfind(b"\rdata:")) + 1
+    line = event_bytes[start:].splitlines()[0]
+    text = event_bytes[: start + len(line)].rstrip() if line.startswith(b"data:") else b""
     if not text.endswith(b"}"):
         return None
     before = text[:-1]
