@@ -1,14 +1,14 @@
 """What the coordinator's own clock saw of one node: the only figures that can raise its rank."""
 
+from bisect import insort
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Literal
 
 from brain_coord.fleet.watched import Watched
 from brain_coord.measure.credit import Credit
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.rtt import RttEstimator
-from brain_coord.measure.window import MedianWindow
+from brain_coord.measure.window import MedianWindow, middle
 from brain_coord.store.records import Benchmark
 
 Basis = Literal["unmeasured", "coordinator-timed"]
@@ -73,24 +73,24 @@ class Measured(Watched):
 
     def settle(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str] = frozenset()) -> None:
         """Work out again what a model is credited with, after something about it was learned."""
-        benchmark, window = self.benchmarks.get(model), self.decode_tok_s.get(model)
+        benchmarked = {
+            name: each.decode_tok_s * density.factor(node_id, name, "benchmark", trusted)
+            for name, each in self.benchmarks.items()
+        }
         factor = density.factor(node_id, model, "answers", trusted)
         self.density_factor[model] = factor
-        values = [] if window is None else [value * factor for value in window.ordered]
-        if benchmark is not None:
+        window = self.decode_tok_s.get(model)
+        ordered = [] if window is None else window.ordered[:]
+        if factor < 1:
+            ordered = [value * factor for value in ordered]
+        if model in benchmarked:
             # One more sample among others: it leads while there is no other, and soon is one of many.
-            values.append(benchmark.decode_tok_s * density.factor(node_id, model, "benchmark", trusted))
-        if values:
-            self.credited[model] = round(median(values), 3)
+            insort(ordered, benchmarked[model])
+        if ordered:
+            self.credited[model] = round(middle(ordered), 3)
         else:
             self.credited.pop(model, None)
-        self.best_tok_s = max(
-            (
-                each.decode_tok_s * density.factor(node_id, name, "benchmark", trusted)
-                for name, each in self.benchmarks.items()
-            ),
-            default=None,
-        )
+        self.best_tok_s = max(benchmarked.values(), default=None)
 
     def settled(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str]) -> bool:
         """Whether the last answers changed nothing about how far reported tokens are believed."""

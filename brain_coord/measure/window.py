@@ -30,11 +30,7 @@ class MedianWindow:
     @property
     def value(self) -> float | None:
         """The median, `None` before the first sample."""
-        ordered = self.ordered
-        if not ordered:
-            return None
-        middle, odd = divmod(len(ordered), 2)
-        return ordered[middle] if odd else (ordered[middle - 1] + ordered[middle]) / 2
+        return middle(self.ordered) if self.ordered else None
 
     def reached(self, count: int) -> float | None:
         """What so many of the samples reached; `None` with fewer."""
@@ -52,8 +48,8 @@ class MedianWindow:
 
     def at_most(self, value: float, now: float) -> bool:
         """Add an upper bound. It teaches something only where it contradicts the median; returns whether it did."""
-        middle = self.value
-        if middle is None or value >= middle:
+        current = self.value
+        if current is None or value >= current:
             return False
         self.add(value, now)
         return True
@@ -79,3 +75,9 @@ class MedianWindow:
     def samples(self) -> int:
         """How many samples the median stands on."""
         return len(self._samples)
+
+
+def middle(ordered: Sequence[float]) -> float:
+    """The median of values that stand in order; at least one."""
+    at, odd = divmod(len(ordered), 2)
+    return ordered[at] if odd else (ordered[at - 1] + ordered[at]) / 2
