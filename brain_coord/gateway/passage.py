@@ -128,14 +128,16 @@ class Passage:
         """
         if self._fault is not None:
             raise self._fault
+        ready = b""
         if self._splitter is not None and (rest := self._splitter.end()).strip():
             self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
             if self._fault is not None:
                 raise self._fault
+            ready = self._out()
         if not self._answer.finished and not (self._done and self.committed):
             raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
         self._answer.finished = True
-        return self._out(), Tail(self._held, self._done)
+        return ready, Tail(self._held, self._done)
 
     def _take(self, event: bytes, now: float) -> None:
         seen = self._reader.read(event)
