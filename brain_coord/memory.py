@@ -20,7 +20,7 @@ from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
-from brain_coord.store.records import ApiKey, NodeRecord
+from brain_coord.store.records import NodeRecord
 from brain_coord.store.store import Store
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.messages import Hello, Offer, Refusal, Refused, Report
@@ -40,7 +40,7 @@ class StoredKeys:
     def known(self, secret: str) -> Caller | None:
         """Whom a key that was used lately belongs to."""
         key = self.store.known_key(secret)
-        return None if key is None else self._caller(key)
+        return None if key is None else self._callers.get((key.key_id, key.plan))
 
     async def find(self, secret: str) -> Caller | None:
         """Whom a key belongs to."""
@@ -49,9 +49,8 @@ class StoredKeys:
         except StoreUnavailable as error:
             log.warning("keys cannot be looked up", cause=str(error))
             raise fault("store_unavailable", "the key cannot be checked right now", retry_after_s=2) from None
-        return None if key is None else self._caller(key)
-
-    def _caller(self, key: ApiKey) -> Caller:
+        if key is None:
+            return None
         known = key.key_id, key.plan
         return self._callers.get(known) or self._callers.keep(known, Caller(key.key_id, Plan(key.plan)))
 

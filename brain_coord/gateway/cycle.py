@@ -90,7 +90,7 @@ class Cycle:
     def __init__(self, line: Line, scope: Scope, *, keep_alive: bool) -> None:
         self._line = line
         self._transport = line.transport
-        self._flow = line.flow
+        self.flow = line.flow
         self._scope = scope
         self.keep_alive = keep_alive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -142,7 +142,7 @@ class Cycle:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.awaits_continue = False
         while not (self.disconnected or self.response_complete or self.body or not (self.more_body or self._ended)):
-            self._flow.resume_reading()
+            self.flow.resume_reading()
             if self.news is None:
                 self.news = asyncio.Event()
             self.news.clear()
@@ -154,7 +154,7 @@ class Cycle:
 
     async def send(self, message: Event) -> None:
         """Write the answer."""
-        flow = self._flow
+        flow = self.flow
         if flow.write_paused and not self.disconnected:
             self.write_head()
             await flow.drain()
@@ -164,7 +164,7 @@ class Cycle:
         if message["type"] != due or self.response_complete:
             raise RuntimeError(f"{message['type']} is not due in this answer")
         if self._response_started:
-            self._send_body(message.get("body", b""), more=message.get("more_body", False))
+            self.write(message.get("body", b""), more=message.get("more_body", False))
         else:
             self._begin(message["status"], message.get("headers", ()))
 
@@ -204,7 +204,10 @@ class Cycle:
             self._transport.write(self._head)
             self._head = b""
 
-    def _send_body(self, body: bytes, *, more: bool) -> None:
+    def write(self, body: bytes, *, more: bool) -> None:
+        """A piece of the answer's body, behind its head; for nobody, when the client has left."""
+        if self.disconnected:
+            return
         head, self._head = self._head, b""
         if self._chunked:
             end = b"" if more else b"0\r\n\r\n"

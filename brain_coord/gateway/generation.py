@@ -102,7 +102,7 @@ class Generation:
         """Run to the end. Raises nothing that a client could cause."""
         if self._request.stream:
             headers = partial(reply_headers, self.record)
-            self._stream = ClientStream(self._send, headers, keepalive_s=self._settings.keepalive_s)
+            self._stream = ClientStream(self._connection, self._send, headers, keepalive_s=self._settings.keepalive_s)
         self._connection.watch(self._client_left)
         try:
             await self._attempt_and_finish()

@@ -21,6 +21,16 @@ CONNECTION: Final = "brain.connection"
 """The ASGI extension under which a request finds the connection it came on."""
 
 
+class Flow(Protocol):
+    """Whether a client reads as fast as it is written to."""
+
+    write_paused: bool
+    """Whether so much is kept for it that more should wait."""
+
+    async def drain(self) -> None:
+        """Until it has room for more, or has left."""
+
+
 class Connection(Protocol):
     """A request and its answer on a client's connection, as our own server has them."""
 
@@ -38,8 +48,15 @@ class Connection(Protocol):
     def whole_body(self) -> bytes | None:
         """The request's body, if all of it is there."""
 
+    @property
+    def flow(self) -> Flow:
+        """Of its client."""
+
     def watch(self, gone: Callable[[], None]) -> None:
         """Call this when the client leaves before its answer is complete."""
+
+    def write(self, body: bytes, *, more: bool) -> None:
+        """A piece of the answer's body, whose head was sent; what comes by here is made into no events on its way."""
 
 
 def connection_of(scope: Scope) -> Connection:

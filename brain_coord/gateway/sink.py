@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.http import Headers, Send
+from brain_coord.gateway.http import Connection, Headers, Send
 
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 NO_BUFFERING: Final = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
@@ -32,7 +32,11 @@ class ClientStream:
     _committed = False
     _comment: asyncio.Task[None] | None = None
 
-    def __init__(self, send: Send, headers: Callable[[], Headers], *, keepalive_s: float) -> None:
+    def __init__(
+        self, connection: Connection, send: Send, headers: Callable[[], Headers], *, keepalive_s: float
+    ) -> None:
+        self._connection = connection
+        self._flow = connection.flow
         self._send = send
         self._headers = headers
         self._keepalive_s = keepalive_s
@@ -47,19 +51,18 @@ class ClientStream:
             self._committed = True
             committed, self.on_commit = self.on_commit, _nobody  # what is called holds this stream
             committed()
-        if self._comment is not None or not self.begun:
+        if self._comment is not None or not self.begun or self._flow.write_paused:
             await self._get_ready()
-        self._last, self._sending = monotonic(), True
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._sending = False
+        self._last = monotonic()
+        self._connection.write(data, more=True)
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""
         self._timer.cancel()
         self.ended = True
-        if self._comment is not None or not self.begun:
+        if self._comment is not None or not self.begun or self._flow.write_paused:
             await self._get_ready()
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self._connection.write(data, more=False)
 
     async def close(self) -> None:
         """Stop keeping alive; the response stays as it is."""
@@ -69,10 +72,15 @@ class ClientStream:
             await self._comment
 
     async def _get_ready(self) -> None:
+        """Begin if need be, and wait until a comment has left and the client has room."""
         if self._comment is not None:
             await self._comment
         if not self.begun:
             await self._begin()
+        if self._flow.write_paused:
+            self._last, self._sending = monotonic(), True
+            await self._flow.drain()
+            self._sending = False
 
     async def _begin(self) -> None:
         self.begun = True
@@ -91,6 +99,8 @@ class ClientStream:
         try:
             if not self.begun:
                 await self._begin()
-            await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+            if self._flow.write_paused:
+                await self._flow.drain()
+            self._connection.write(KEEP_ALIVE, more=True)
         finally:
             self._comment = None

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,12 +47,16 @@ class Connection:
     def __init__(self) -> None:
         self.sent = []
         self.leave = None
+        self.flow = SimpleNamespace(write_paused=False)
 
     def watch(self, gone) -> None:
         self.leave = gone
 
     async def send(self, event) -> None:
         self.sent.append(event)
+
+    def write(self, body: bytes, *, more: bool) -> None:
+        self.sent.append({"body": body, "more_body": more})
 
     @property
     def status(self) -> int:

@@ -9,18 +9,29 @@ from tests.support.eventually import eventually
 
 
 class Wire:
-    """Keeps what an ASGI server would have been given; `room` is taken away by a client that does not read."""
+    """A connection that keeps what it is given; `room` is taken away by a client that does not read."""
 
     def __init__(self) -> None:
         self.events: list[dict] = []
         self.tried = 0
         self.room = asyncio.Event()
         self.room.set()
+        self.flow = self
 
-    async def send(self, event) -> None:
+    @property
+    def write_paused(self) -> bool:
+        return not self.room.is_set()
+
+    async def drain(self) -> None:
         self.tried += 1
         await self.room.wait()
+
+    async def send(self, event) -> None:
+        await self.drain()
         self.events.append(event)
+
+    def write(self, body: bytes, *, more: bool) -> None:
+        self.events.append({"type": "http.response.body", "body": body, "more_body": more})
 
     @property
     def body(self) -> list[bytes]:
@@ -28,7 +39,7 @@ class Wire:
 
 
 def stream_on(wire: Wire, keepalive_s: float = 60.0) -> ClientStream:
-    return ClientStream(wire.send, lambda: [(b"x-a", b"1")], keepalive_s=keepalive_s)
+    return ClientStream(wire, wire.send, lambda: [(b"x-a", b"1")], keepalive_s=keepalive_s)
 
 
 async def test_nothing_leaves_before_the_first_write_and_the_headers_are_those_of_that_moment():
