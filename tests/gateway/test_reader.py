@@ -82,3 +82,16 @@ def test_what_stands_behind_a_start_decides():
     seen, reads = read_all(dialect, [role, *wrong])
     assert [each.kind for each in seen] == [EventKind.QUIET, *[EventKind.ERROR] * 3]
     assert reads == 3
+
+
+def test_a_start_is_a_few_short_members():
+    forms = Counting().forms
+    assert forms.start.match(b'data: {"id":"a","created":7,"model":"m","choices":[]}\n\n')[1] == b'"m"'
+    for members in (
+        b'"id":"a",' * 100,
+        b'"id":"%b",' % (b"a" * 1000),
+        b'"created":07,',
+        b'"usage":{},',
+        b'"id":"\x80",',
+    ):
+        assert forms.start.match(b"data: {" + members + b'"choices":[]}\n\n') is None

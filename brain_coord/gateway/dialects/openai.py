@@ -18,9 +18,9 @@ _START: Final = re.compile(
     rb'"(?:id|object|system_fingerprint|service_tier|provider)": ?(?:"[^"\\\x00-\x1f\x80-\xff]{0,256}"|null), ?|'
     rb'"created": ?(?:0|[1-9][0-9]{0,14}), ?|'
     rb'"model": ?("[^"\\\x00-\x1f\x80-\xff]{0,256}"), ?'
-    rb')+(?="choices":)'
+    rb'){1,8}(?="choices":)'
 )
-"""Members that tell nothing of an answer. Written alike by all engines that write them, so few have to be known."""
+"""Members that tell nothing of an answer: few and short, so that a start is found in no time whatever a node sends."""
 
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _PLAIN_FIELDS: Final = {"role", "content"}
