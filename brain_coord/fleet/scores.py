@@ -97,8 +97,8 @@ class ScoreKeeper:
 
     def event(self, event: NodeEvent) -> None:
         """Something counts for or against a node; the score follows at once, the archive a moment later."""
-        node = event.node
-        outcome = Outcome(node.node_id, event.kind, event.result, time.time(), event.model, event.detail)
+        node, kind, result, model, detail = event
+        outcome = Outcome(node.node_id, kind, result, time.time(), model, detail)
         standing = self.standings.get(node.node_id)
         if standing is not None:
             standing.add(outcome)

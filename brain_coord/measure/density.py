@@ -32,7 +32,8 @@ the bound for a benchmark of which there is nothing yet to compare with."""
 
 CROWD: Final = 16
 CROWD_FOR: Final = 64
-"""Beyond so many nodes of a model the median is taken over all of them, and kept for so many questions."""
+"""Beyond so many nodes of a model the median is taken over all of them, or all that are trusted, and kept for so many
+questions."""
 
 
 @dataclass(slots=True)
