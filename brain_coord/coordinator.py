@@ -13,6 +13,7 @@ from brain_coord import __version__
 from brain_coord.admin import SOCKET_NAME, AdminServer, Operation
 from brain_coord.browser.network import BrowserNetwork
 from brain_coord.classes.assembly import Classes
+from brain_coord.classes.node_class import needs_of
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.fleet.lessons import Lessons
@@ -40,7 +41,6 @@ from brain_coord.probes.benchmarks import BenchmarkKeeper
 from brain_coord.probes.canaries import CanaryKeeper
 from brain_coord.probes.opinions import SecondOpinions
 from brain_coord.probes.referee import Referee
-from brain_coord.routing.inputs import ModelNeed
 from brain_coord.settings import Settings, TracingSettings, restart_needed
 from brain_coord.store.retention import Retention
 from brain_coord.store.store import Store
@@ -95,8 +95,7 @@ class Coordinator:
         catalog = load_catalog(settings.catalog)
         store = await Store.open(settings.data_dir, settings.store_url, options=settings.store)
         lag = LoopLag()
-        needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
-        registry = Registry(settings.heartbeat_s, needs=needs, lessons=Lessons(lag))
+        registry = Registry(settings.heartbeat_s, needs=needs_of(catalog), lessons=Lessons(lag))
         scores = ScoreKeeper(store, registry)
         fleet = StoredFleet(store, registry, scores, catalog, settings.token_required)
         waiting = WaitingRoom(settings.queue_limit)

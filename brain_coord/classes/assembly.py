@@ -12,7 +12,7 @@ from brain_coord.classes.browser import BrowserClass
 from brain_coord.classes.cloud import CloudClass
 from brain_coord.classes.external import external_class
 from brain_coord.classes.health import HealthBook
-from brain_coord.classes.node_class import NodeClass
+from brain_coord.classes.node_class import NodeClass, needs_of
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.upstream import Upstream, UpstreamSpec
 from brain_coord.classes.upstream_class import UpstreamClass
@@ -20,6 +20,7 @@ from brain_coord.classes.upstream_http import UpstreamHttp
 from brain_coord.classes.upstream_probe import UpstreamProber
 from brain_coord.classes.upstream_target import UpstreamTarget
 from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.catalog import Catalog
 
@@ -50,8 +51,10 @@ class Classes:
         self.http = UpstreamHttp()
         make_target = partial(UpstreamTarget, self.http)
         samples, book = ClassSamples(), HealthBook()
-        self.native = NodeClass(ResourceClass.NATIVE_NETWORK, registry, catalog, operator=False)
-        own = NodeClass(ResourceClass.CLOUD_GPU, registry, catalog, operator=True, samples=samples)
+        routable = RoutableNodes(registry, tuple(needs_of(catalog).values()))
+        nodes = partial(NodeClass, registry=registry, catalog=catalog, routable=routable)
+        self.native = nodes(ResourceClass.NATIVE_NETWORK, operator=False)
+        own = nodes(ResourceClass.CLOUD_GPU, operator=True, samples=samples)
         servers = UpstreamClass(
             ResourceClass.CLOUD_GPU, make_target, samples=samples, health=book, on_capacity=capacity
         )

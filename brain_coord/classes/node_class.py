@@ -50,6 +50,7 @@ class NodeClass:
         catalog: Catalog,
         *,
         operator: bool,
+        routable: RoutableNodes | None = None,
         health: HealthBook | None = None,
         samples: ClassSamples | None = None,
     ) -> None:
@@ -60,8 +61,8 @@ class NodeClass:
         self._operator = operator
         self.elsewhere: ElsewhereTarget | None = None
         """Makes the target for a node that another coordinator of the cluster holds."""
-        self._needs = {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
-        self._routable = RoutableNodes(registry, tuple(self._needs.values()), operator=operator)
+        self._needs = needs_of(catalog)
+        self._routable = routable or RoutableNodes(registry, tuple(self._needs.values()))
         self._returning = Returning(monotonic())
         self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
         """The answers while there is no node at all: on most coordinators, of the operator's own."""
@@ -74,14 +75,14 @@ class NodeClass:
 
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
-        return self._routable.index().offered()
+        return self._routable.index(self._operator).offered()
 
     def prospect(self, query: Query, body: bytes = b"") -> Prospect:
         """The node decision, and what follows from it for the class."""
         del body
         if self.health.troubled:
             return self._with_trouble(query)
-        index = self._routable.index(())
+        index = self._routable.index(self._operator, ())
         if index:
             return self._without_trouble(query, index)
         key = (query, self.samples.estimates)
@@ -97,7 +98,7 @@ class NodeClass:
         now = monotonic()
         troubled = self._troubled(now)
         out = _out_until(troubled, now)
-        index = self._routable.index(out)
+        index = self._routable.index(self._operator, out)
         return self._prospect(query, self._decide(query, index), index, troubled, out, now)
 
     def _troubled(self, now: float) -> list[TargetHealth]:
@@ -206,7 +207,7 @@ class NodeClass:
                 choices, key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None
             )
         for node_id, model in choices:
-            state, node = self._routable.index(out).state(node_id), self._registry.get(node_id)
+            state, node = self._routable.index(self._operator, out).state(node_id), self._registry.get(node_id)
             if state is None or node is None or model not in state.serves or state.active >= state.slots:
                 continue
             if state.state in (Liveness.ONLINE, Liveness.BUSY):
@@ -215,6 +216,11 @@ class NodeClass:
                     yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
                 else:
                     yield self.elsewhere(node, model, self.resource_class, self.samples, health)
+
+
+def needs_of(catalog: Catalog) -> dict[str, ModelNeed]:
+    """What each model asks of a node, in catalog order."""
+    return {model.id: ModelNeed(model.id, model.min_vram_mib, model.mock) for model in catalog}
 
 
 def _out_until(troubled: Iterable[TargetHealth], now: float) -> dict[str, float]:

@@ -38,9 +38,11 @@ def node_state(node: Node) -> NodeState:
 class SeenStates:
     """The states that one node was in lately: it takes a job and ends it, and is where it was before."""
 
-    __slots__ = ("_changes", "_offer", "_refused", "_report", "_rest", "_seen")
+    __slots__ = ("_changes", "_offer", "_refused", "_report", "_rest", "_seen", "operator")
 
-    def __init__(self) -> None:
+    def __init__(self, *, operator: bool) -> None:
+        self.operator = operator
+        """Whether it was one of the operator's own."""
         self._offer: object = None
         self._report: object = None
         self._refused: object = None

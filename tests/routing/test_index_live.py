@@ -91,16 +91,16 @@ def test_after_any_events_decisions_are_those_of_the_nodes_as_they_are(seed, joi
     registry = Registry(15.0, needs={model.model_id: model for model in CATALOG})
     for _ in range(joined // 2):
         registry.add(Node(random_id(rng), b""))
-    live = {operator: RoutableNodes(registry, CATALOG, operator=operator) for operator in (False, True)}
-    for routable in live.values():
-        routable._index._small = 0
+    routable = RoutableNodes(registry, CATALOG)
+    for index in routable._indexes.values():
+        index._small = 0
     for _ in range(joined // 2):
         registry.add(Node(random_id(rng), b""))
     for _ in range(120):
         happens(rng, registry)
         if rng.random() < 0.9:
             continue
-        for operator, routable in live.items():
+        for operator in (False, True):
             held = {node.node_id for node in registry.nodes.values() if rng.random() < 0.1}
             nodes = [
                 dataclasses.replace(state, state=Liveness.DEGRADED)
@@ -109,10 +109,10 @@ def test_after_any_events_decisions_are_those_of_the_nodes_as_they_are(seed, joi
                 for state in (node_state(node) for node in registry.nodes.values() if node.operator is operator)
             ]
             request, model = random_request(rng, nodes), rng.choice(CATALOG)
-            assert sorted(routable.index(held).states(), key=lambda state: state.node_id) == sorted(
+            index = routable.index(operator, held)
+            assert sorted(index.states(), key=lambda state: state.node_id) == sorted(
                 nodes, key=lambda state: state.node_id
             )
-            index = routable.index(held)
             assert_same_decision(index.decide(request, model.model_id), decide_node(request, model, nodes))
             assert_same_auto_decision(index.decide_auto(request), decide_auto_node(request, CATALOG, nodes))
 
@@ -190,14 +190,14 @@ def test_what_nobody_changed_is_not_derived_again(monkeypatch):
     registry = Registry(15.0)
     for number in range(50):
         registry.add(Node(f"N-{number:016X}", b""))
-    routable = RoutableNodes(registry, CATALOG, operator=False)
-    routable.index().decide(NodeRequest(), "alpha")
+    routable = RoutableNodes(registry, CATALOG)
+    routable.index(False).decide(NodeRequest(), "alpha")
     put = []
     monkeypatch.setattr(NodeIndex, "put", lambda self, state: put.append(state.node_id))
     registry.nodes["N-0000000000000007"].reliability = 3
     registry.nodes["N-0000000000000007"].waiting = 3
-    routable.index().decide(NodeRequest(), "alpha")
-    routable.index().decide(NodeRequest(), "alpha")
+    routable.index(False).decide(NodeRequest(), "alpha")
+    routable.index(False).decide(NodeRequest(), "alpha")
     assert put == ["N-0000000000000007"]
 
 
