@@ -20,7 +20,7 @@ from brain_coord.browser.work import WorkFault
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -134,8 +134,11 @@ class ChatExchange:
             return ReplyHead(400, "application/json")
         return ReplyHead(200, "text/event-stream" if self._request.stream else "application/json")
 
-    async def read(self) -> bytes | None:
-        """The next event, or the whole answer."""
+    async def pass_on(self, take: Take) -> None:
+        """Hand the answer on as it comes."""
+        await hand_on(self._read, take)
+
+    async def _read(self) -> bytes | None:
         if self._events is None:
             self._events = self._answer()
         try:

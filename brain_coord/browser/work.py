@@ -12,8 +12,9 @@ import orjson
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
+from brain_coord.link.slot_text import Over, Status
 from brain_node.contract.limits import FRAME_BYTES
-from brain_node.contract.messages import NOT_RUN, Accepted, End, Head, Job
+from brain_node.contract.messages import NOT_RUN
 
 MATMUL_PATH: Final = "/v1/compute/matmul"
 
@@ -110,29 +111,24 @@ async def run_job(
 
 
 async def _run(slot: Slot, path: str, body: bytes, timeout_s: float, most_bytes: int) -> Reply:
-    job = Job(
-        id=f"req-{secrets.token_hex(12)}", model="brain/browser", path=path, deadline_s=timeout_s, body_bytes=len(body)
-    )
     dispatched = monotonic()
-    await slot.send_job(job, body, FRAME_BYTES)
+    job_id = f"req-{secrets.token_hex(12)}"
+    await slot.send_job(job_id, "brain/browser", path, timeout_s, body, FRAME_BYTES)
     status: int | None = None
     parts: list[bytes] = []
     size = 0
     while True:
         message = await slot.read()
-        if isinstance(message, bytes):
+        if type(message) is bytes:
             size += len(message)
             if status is None or size > most_bytes:
                 slot.close()
                 raise WorkFault("protocol", "the tab sent more than was asked")
             parts.append(message)
-        elif isinstance(message, Head):
+        elif type(message) is Status:
             status = message.status
-        elif isinstance(message, End):
+        elif type(message) is Over:
             if not message.ok or status is None:
                 cause = message.cause or "failed"
                 raise WorkFault(cause, f"the tab ended the job: {cause}", blame=cause not in NOT_RUN)
             return Reply(status, b"".join(parts), monotonic() - dispatched)
-        elif not isinstance(message, Accepted):
-            slot.close()
-            raise WorkFault("protocol", "the tab broke the protocol")

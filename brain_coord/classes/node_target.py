@@ -5,16 +5,16 @@ from time import monotonic
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
 from brain_coord.fleet.lessons import Answer
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
-from brain_coord.link.slot_text import made_job
+from brain_coord.link.slot_text import TAKEN, Over, Reply, Status
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
-from brain_node.contract.messages import NOT_RUN, Accepted, End, Head
+from brain_node.contract.messages import NOT_RUN
 
 
 class NodeTarget:
@@ -66,7 +66,10 @@ class NodeTarget:
             slot = await session.slots.take()
             self.dispatched, self._prompt_bytes = monotonic(), len(job.body)
             self._load_before = node.load.until(self.dispatched)
-            await self._hand_over(slot, job)
+            await slot.send_job(job.job_id, self.model, job.path, job.deadline_s, job.body, FRAME_BYTES)
+            answer = await slot.read()
+            if answer is not TAKEN:
+                raise self._not_taken(slot, answer)
         except BaseException as error:
             try:
                 if slot is not None:
@@ -80,19 +83,15 @@ class NodeTarget:
             raise
         return NodeExchange(self._registry, node, slot)
 
-    async def _hand_over(self, slot: Slot, job: JobSpec) -> None:
-        size = len(job.body)
-        message = made_job(job.job_id, self.model, job.path, job.deadline_s, size)
-        await slot.send_job(message, job.body, FRAME_BYTES)
-        answer = await slot.read()
-        if isinstance(answer, End):
-            cause = answer.cause or "refused"
-            # A node that is full or leaves says so honestly: its slots are counted on both sides, and may differ shortly.
-            blame = cause not in ("busy", "draining", "cancelled")
-            raise TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN, blame=blame)
-        if not isinstance(answer, Accepted):
+    @staticmethod
+    def _not_taken(slot: Slot, answer: bytes | Reply) -> TargetFault:
+        if type(answer) is not Over:
             slot.close()
-            raise TargetFault("protocol", "the node answered before it accepted the job", ran=True)
+            return TargetFault("protocol", "the node answered before it accepted the job", ran=True)
+        cause = answer.cause or "refused"
+        # A node that is full or leaves says so honestly: its slots are counted on both sides, and may differ shortly.
+        blame = cause not in ("busy", "draining", "cancelled")
+        return TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN, blame=blame)
 
     def outcome(
         self,
@@ -146,42 +145,40 @@ class NodeExchange:
 
     async def head(self) -> ReplyHead:
         """The engine's status as the node passes it on."""
-        message = await self._message()
-        if isinstance(message, Head):
-            return ReplyHead(message.status, message.content_type, message.retry_after)
-        if isinstance(message, End):
-            raise self._ended(message)
-        self._slot.close()
-        raise TargetFault("protocol", "the node sent an answer before its status", ran=True)
+        reply = await self._read()
+        if type(reply) is Status:
+            return ReplyHead(*reply)
+        raise self._unexpected(reply, "the node sent an answer before its status")
 
-    async def read(self) -> bytes | None:
-        """The engine's next bytes."""
-        try:
-            message = await self._slot.read()
-        except SlotLost as error:
-            raise TargetFault("node_lost", str(error), ran=True) from error
-        if type(message) is bytes:
-            if not self._began:
-                self._began = True
-                self._registry.begins(self._node)
-            return message
-        if isinstance(message, End):
-            if message.ok:
-                return None
-            raise self._ended(message)
-        self._slot.close()
-        raise TargetFault("protocol", "the node sent a second status", ran=True)
+    async def pass_on(self, take: Take) -> None:
+        """Hand the engine's bytes on as they come."""
+        first = await self._read()
+        if type(first) is bytes:
+            self._began = True
+            self._registry.begins(self._node)
+            if (waiting := take(first)) is not None:
+                await waiting
+            try:
+                reply: bytes | Reply = await self._slot.pass_on(take)
+            except SlotLost as error:
+                raise _lost(error) from error
+        else:
+            reply = first
+        if type(reply) is not Over or not reply.ok:
+            raise self._unexpected(reply, "the node sent a second status")
 
-    async def _message(self) -> object:
+    async def _read(self) -> bytes | Reply:
         try:
             return await self._slot.read()
         except SlotLost as error:
-            raise TargetFault("node_lost", str(error), ran=True) from error
+            raise _lost(error) from error
 
-    @staticmethod
-    def _ended(end: End) -> TargetFault:
-        cause = end.cause or "failed"
-        return TargetFault(cause, f"the node ended the job: {cause}", ran=cause not in NOT_RUN)
+    def _unexpected(self, reply: bytes | Reply, what: str) -> TargetFault:
+        if type(reply) is Over:
+            cause = reply.cause or "failed"
+            return TargetFault(cause, f"the node ended the job: {cause}", ran=cause not in NOT_RUN)
+        self._slot.close()
+        return TargetFault("protocol", what, ran=True)
 
     async def close(self) -> None:
         """Cancel what still runs, give the slot back, and count the job as over."""
@@ -195,3 +192,7 @@ class NodeExchange:
             if self._began:
                 self._registry.ends(self._node)
             self._registry.release(self._node)
+
+
+def _lost(error: SlotLost) -> TargetFault:
+    return TargetFault("node_lost", str(error), ran=True)

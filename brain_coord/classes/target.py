@@ -1,8 +1,7 @@
 """What the gateway asks of anything that can run a request: a target, and one exchange with it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
@@ -10,8 +9,7 @@ from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(NamedTuple):
     """One attempt's work.
 
     Attributes:
@@ -28,8 +26,7 @@ class JobSpec:
     query: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyHead:
+class ReplyHead(NamedTuple):
     """Status and headers of a target's answer."""
 
     status: int
@@ -53,17 +50,29 @@ class TargetFault(Exception):  # noqa: N818 — the one error a target raises; `
         self.blame = blame
 
 
+Waiting = Coroutine[Any, Any, None] | None
+Take = Callable[[bytes], Waiting]
+"""Takes the next bytes of an answer at once; what it returns, if anything, is to be awaited before the next ones."""
+
+
 class Exchange(Protocol):
     """One accepted job on a target. `close` must be called exactly once, whatever happened."""
 
     async def head(self) -> ReplyHead:
         """The status; raises `TargetFault`."""
 
-    async def read(self) -> bytes | None:
-        """The next bytes of the answer, `None` at its clean end; raises `TargetFault`."""
+    async def pass_on(self, take: Take) -> None:
+        """Hand every piece of the answer to `take` as soon as it is there, up to the clean end; raises `TargetFault`."""
 
     async def close(self) -> None:
         """Free the target; work that is still going on there is cancelled. Never raises."""
+
+
+async def hand_on(read: Callable[[], Awaitable[bytes | None]], take: Take) -> None:
+    """`Exchange.pass_on` where the pieces have to be asked for: `read` gives the next one, `None` at the clean end."""
+    while (piece := await read()) is not None:
+        if (waiting := take(piece)) is not None:
+            await waiting
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.reply_name import ReplyName
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.classes.unpack import Damaged, Unpacker, unpacker_of
 from brain_coord.classes.upstream import Offer, Upstream, UpstreamSpec
 from brain_coord.classes.upstream_http import Progress, UnsupportedProxy, UpstreamHttp
@@ -137,8 +137,11 @@ class UpstreamExchange:
         content_type = headers.get("Content-Type", "application/octet-stream")
         return ReplyHead(response.status, content_type, headers.get("Retry-After"))
 
-    async def read(self) -> bytes | None:
-        """The next bytes of the answer."""
+    async def pass_on(self, take: Take) -> None:
+        """Hand the answer on as it comes."""
+        await hand_on(self._read, take)
+
+    async def _read(self) -> bytes | None:
         while True:
             piece = await self._plain() if self._unpack is None else await self._unpacked(self._unpack)
             if self._rename is None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -13,7 +13,7 @@ import structlog
 
 from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault, Waiting
 from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
 from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
@@ -203,10 +203,13 @@ class HopServer:
             await _data(send, _head_frame(head))
             if head.status < 400 and head.content_type.startswith("text/event-stream"):
                 meter = Meter(route, dispatched)
-            while (chunk := await exchange.read()) is not None:
+
+            def take(chunk: bytes) -> Waiting:
                 if meter is not None:
                     meter.feed(chunk)
-                await _data(send, frame(DATA, chunk))
+                return _data(send, frame(DATA, chunk))
+
+            await exchange.pass_on(take)
         except TargetFault as fault:
             return None, told(END, **_said(fault))
         return None if meter is None else meter.end(), told(END, cause=None)
@@ -290,8 +293,8 @@ def _head_frame(head: ReplyHead) -> bytes:
     return told(HEAD, status=head.status, content_type=head.content_type, retry_after=head.retry_after)
 
 
-def _data(send: Send, data: bytes) -> Awaitable[None]:
-    return send({"type": "http.response.body", "body": data, "more_body": True})
+async def _data(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 async def _refuse(send: Send, status: int, fault: TargetFault) -> None:

@@ -11,7 +11,7 @@ import orjson
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.cluster.frames import DATA, END, HEAD, BadFrame, FrameReader
 from brain_coord.fleet.node import Elsewhere, Node
 from brain_coord.measure.speed import StreamSample
@@ -186,8 +186,11 @@ class RemoteExchange:
             self._raise_end(content)
         raise TargetFault("protocol", "an answer before its status", ran=True, blame=False)
 
-    async def read(self) -> bytes | None:
-        """The engine's next bytes."""
+    async def pass_on(self, take: Take) -> None:
+        """Hand the answer on as it comes."""
+        await hand_on(self._read, take)
+
+    async def _read(self) -> bytes | None:
         kind, content = await self._next()
         if kind == DATA:
             return content

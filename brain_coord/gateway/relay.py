@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from brain_coord.classes.target import Exchange, TargetFault
+from brain_coord.classes.target import Exchange, TargetFault, Waiting
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.dialects import Dialect
@@ -32,6 +32,9 @@ ANSWER_TOKENS: Final = 1024
 
 class Writer(Protocol):
     """Where the relay passes bytes on to."""
+
+    def write_now(self, data: bytes) -> bool:
+        """Send bytes of the answer, unless that has to wait for anything; whether they were sent."""
 
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
@@ -72,17 +75,26 @@ async def relay_stream(
         EngineFault: the engine sent an error event.
     """
     passage = Passage(dialect, answer, client_usage=client_usage)
+    silent = Deadline(answer.clock.dispatched + limits.first_output_s, every_s=limits.between_events_s)
+
+    def take(chunk: bytes) -> Waiting:
+        now = monotonic()
+        if ready := passage.feed(chunk, now):
+            answer.passed_on(ready)
+            if not out.write_now(ready):
+                return write(ready)
+        if passage.committed:
+            silent.move(now + limits.between_events_s)
+        return None
+
+    async def write(ready: bytes) -> None:
+        silent.move(None)  # a slow client's time is not the engine's
+        await out.write(ready)
+        silent.move(monotonic() + limits.between_events_s)
+
     try:
-        with Deadline(answer.clock.dispatched + limits.first_output_s, every_s=limits.between_events_s) as silent:
-            while (chunk := await exchange.read()) is not None:
-                now = monotonic()
-                if ready := passage.feed(chunk, now):
-                    answer.passed_on(ready)
-                    silent.move(None)  # a slow client's time is not the engine's
-                    await out.write(ready)
-                    now = monotonic()
-                if passage.committed:
-                    silent.move(now + limits.between_events_s)
+        with silent:
+            await exchange.pass_on(take)
     except TimeoutError:
         what = "between two events" if passage.committed else "before the first output"
         raise TargetFault("timeout", f"the engine was silent for too long {what}", ran=True) from None
@@ -133,14 +145,19 @@ async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, li
     parts: list[bytes] = []
     size = 0
     by = monotonic() + whole_s
+    silent = Deadline(by, every_s=limits.between_events_s)
+
+    def take(chunk: bytes) -> None:
+        nonlocal size
+        size += len(chunk)
+        if size > limit_bytes:
+            raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
+        parts.append(chunk)
+        silent.move(min(by, monotonic() + limits.between_events_s))
+
     try:
-        with Deadline(by, every_s=limits.between_events_s) as silent:
-            while (chunk := await exchange.read()) is not None:
-                size += len(chunk)
-                if size > limit_bytes:
-                    raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
-                parts.append(chunk)
-                silent.move(min(by, monotonic() + limits.between_events_s))
+        with silent:
+            await exchange.pass_on(take)
     except TimeoutError:
         raise TargetFault("timeout", "the engine was silent for too long", ran=True) from None
     return b"".join(parts)

@@ -45,6 +45,14 @@ class ClientStream:
         self._timer = self._loop.call_later(keepalive_s, self._check_quiet)
         self.on_commit: Callable[[], None] = _nobody
 
+    def write_now(self, data: bytes) -> bool:
+        """Send bytes of an answer that has begun, unless that has to wait for anything; whether they were sent."""
+        if not self._committed or self._comment is not None or self._flow.write_paused:
+            return False
+        self._last = monotonic()
+        self._connection.write(data, more=True)
+        return True
+
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
         if not self._committed:

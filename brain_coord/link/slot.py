@@ -1,8 +1,8 @@
 """One slot connection at the coordinator: idle, or carrying exactly one job.
 
-While idle, nobody reads: the connection itself tells when something comes, as that can only be its end or something out of
-turn. While a job runs, every frame belongs to the job, which takes what is there and waits only for what is not. No queue
-and no task stands between the socket and the stream.
+The connection hands every frame over as it comes. Without a job that can only be something out of turn. While a job runs,
+every frame belongs to it: the pieces of its answer go straight on to whoever takes them, within the call that brought them,
+and everything else wakes the job. No queue and no task stands between the socket and the stream.
 """
 
 import asyncio
@@ -11,34 +11,49 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 
-from brain_coord.link.slot_text import Usual, job_text, read_answer
-from brain_node.contract.messages import Accepted, Cancel, End, Head, Job, Message, MessageError, encode
+from brain_coord.classes.target import Take, Waiting
+from brain_coord.link.slot_text import DONE, TAKEN, Over, Reply, accepted_text, done_text, job_text, read_answer
+from brain_node.contract.messages import Cancel, MessageError, encode
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+
 CANCEL_S: Final = 2.0
 """How long a node may take to answer a cancel with `end` before its connection is closed."""
+
+READ_AHEAD_BYTES: Final = 256 * 1024
+"""How much of an answer may lie untaken before its connection stops reading."""
 
 
 class SlotLost(Exception):  # noqa: N818 — what happened, not what kind of class it is
     """The slot connection ended or broke the protocol while a job was on it."""
 
 
+class Receiver(Protocol):
+    """Who gets what comes on a websocket."""
+
+    def came(self, frame: bytes | str, /) -> None:
+        """One message."""
+
+    def ended(self) -> None:
+        """Nothing more comes."""
+
+
 class Frames(Protocol):
-    """A websocket whose frames can also be had without waiting."""
+    """A websocket that hands its messages over as they come."""
 
-    async def receive(self) -> Any:
-        """The next event, as an ASGI server gives it."""
+    def hand_to(self, receiver: Receiver) -> None:
+        """Everything that comes from now on, and what lies there already."""
 
-    async def send(self, message: Any) -> None:
-        """Send an event; one with a text and bytes is a frame of each, the text first, in one write."""
+    def hold(self) -> None:
+        """Read no more for now."""
 
-    def poll(self) -> Any:
-        """The next event if it is there, else `None`."""
+    def go_on(self) -> None:
+        """Read again."""
 
-    def alert(self, told: Callable[[], None]) -> None:
-        """Call this once, as soon as an event is there."""
+    async def send_frames(self, text: bytes | None, data: bytes | memoryview | None) -> None:
+        """Send a text, or bytes, or a frame of each in one write, the text first. Raises what a closed websocket raises."""
 
 
 class Slot:
@@ -46,110 +61,178 @@ class Slot:
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
+        self._loop = asyncio.get_running_loop()
         self._pool: SlotQueue | None = None
-        self._ended: asyncio.Future[None] | None = None
-        self._reader: asyncio.Task[Any] | None = None
-        self._kicked = False
+        self._served: asyncio.Future[None] = self._loop.create_future()
+        self._unread: deque[bytes | str] = deque()
+        self._unread_bytes = 0
+        self._held = False
+        self._gone = False
+        """The peer has closed, behind what is unread."""
+        self._take: Take | None = None
+        self._waiter: asyncio.Future[Waiting] | None = None
+        """Of the job, while there is nothing for it."""
         self.closed = False
         self.taken = False
         self.job_id: str | None = None
-        self._usual: Usual | None = None
+        self._accepted = self._done = ""
+        """The two texts of every job that hardly ever differ."""
 
     async def serve(self, pool: "SlotQueue") -> None:
         """Offer the slot to `pool` whenever it is idle, until the connection ends."""
-        self._ended = asyncio.get_running_loop().create_future()
         self._pool = pool
         pool.opened(self)
         try:
+            self._frames.hand_to(self)
             if not self.closed:
-                self._rest()
-                await self._ended
+                pool.offer(self)
+            await self._served
         finally:
             self.close()
             pool.gone(self)
 
-    def _rest(self) -> None:
-        """Nothing runs: offer the slot, unless it spoke while nobody listened."""
-        self.taken = False
-        self._frames.alert(self._spoke)
-        if not self.closed and self._pool is not None:
-            self._pool.offer(self)
+    # --- what the connection says -------------------------------------------------------------------------------------
 
-    def _spoke(self) -> None:
-        """Something came. Without a job the peer has closed, or spoke out of turn."""
+    def came(self, frame: bytes | str, /) -> None:
+        """A frame: for whoever takes the answer, for the job that waits, or out of turn."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            if not self.taken:
+                self.close()
+            self._keep(frame)
+        elif (take := self._take) is None or isinstance(frame, str):
+            self._keep(frame)
+            waiter.set_result(None)
+        else:
+            try:
+                waiting = take(frame)
+            except Exception as error:
+                waiter.set_exception(error)
+            else:
+                if waiting is not None:
+                    waiter.set_result(waiting)
+
+    def ended(self) -> None:
+        """Nothing more comes: a job reads what is there, and is told then."""
+        self._gone = True
         if not self.taken:
             self.close()
+        self._wake()
 
-    async def _next(self) -> Any:
-        if self.closed:
-            raise SlotLost("the node's slot connection closed")
-        event = self._frames.poll()
-        if event is None:
-            self._reader = asyncio.current_task()
-            try:
-                event = await self._frames.receive()
-            except asyncio.CancelledError:
-                if self._kicked and self._reader is not None and self._reader.uncancel() == 0:
-                    raise SlotLost("the node's slot connection closed") from None
-                raise
-            finally:
-                self._reader = None
-                self._kicked = False
-        if event["type"] == "websocket.disconnect":
-            self.close()
-            raise SlotLost("the node's slot connection closed")
-        return event
+    def _keep(self, frame: bytes | str) -> None:
+        self._unread.append(frame)
+        self._unread_bytes += len(frame)
+        if self._unread_bytes > READ_AHEAD_BYTES and not self._held:
+            self._held = True
+            self._frames.hold()
 
-    async def send_job(self, job: Job, body: bytes, frame_bytes: int) -> None:
-        """Send the job and its body.
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- what a job does with it --------------------------------------------------------------------------------------
+
+    async def send_job(
+        self, job_id: str, model: str, path: str, deadline_s: float, body: bytes, frame_bytes: int
+    ) -> None:
+        """Send a job and its body, in frames of at most so many bytes.
 
         Raises:
             SlotLost: the connection is gone.
         """
-        self.job_id, self._usual = job.id, Usual.of(job.id)
-        first = body[:frame_bytes] or None
-        await self._transmit({"type": "websocket.send", "text": job_text(job), "bytes": first})
+        self.job_id = job_id
+        self._accepted, self._done = accepted_text(job_id), done_text(job_id)
+        size = len(body)
+        text = job_text(job_id, model, path, deadline_s, size)
+        if size <= frame_bytes:
+            await self._transmit(text, body or None)
+            return
+        await self._transmit(text, body[:frame_bytes])
         rest = memoryview(body)  # its parts are no copies
-        for start in range(frame_bytes, len(body), frame_bytes):
+        for start in range(frame_bytes, size, frame_bytes):
             await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
-            await self._transmit({"type": "websocket.send", "bytes": rest[start : start + frame_bytes]})
+            await self._transmit(None, rest[start : start + frame_bytes])
 
-    async def _transmit(self, event: MutableMapping[str, Any]) -> None:
+    async def _transmit(self, text: bytes | None, data: bytes | memoryview | None) -> None:
         try:
-            await self._frames.send(event)
+            await self._frames.send_frames(text, data)
         except (OSError, RuntimeError) as error:  # a server signals a closed websocket with either
             self.close()
             raise SlotLost("the node's slot connection closed") from error
 
-    async def read(self) -> bytes | Message:
+    async def read(self) -> bytes | Reply:
         """The next bytes of the answer, or the next message about it.
 
         Raises:
             SlotLost: the connection ended, or the node broke the protocol (the connection is closed then).
         """
         while True:
-            event = await self._next()
-            data = event.get("bytes")
-            if data is not None:
-                return data if type(data) is bytes else bytes(data)
-            text, usual = event.get("text") or "", self._usual
-            if usual is not None and text == usual.accepted:
-                return usual.taken
-            if usual is not None and text == usual.ended:
-                self.job_id = self._usual = None
-                return usual.done
-            try:
-                message = read_answer(text, self.job_id)
-            except MessageError as error:
-                self.close()
-                raise SlotLost(f"the node broke the slot protocol ({error})") from None
-            if isinstance(message, Accepted | Head | End):
-                if message.id != self.job_id:
-                    self.close()
-                    raise SlotLost("the node answered another job than the one it was given")
-                if isinstance(message, End):
-                    self.job_id = self._usual = None
-                return message
+            if not self._unread or self.closed:
+                await self._more(None)
+                continue
+            frame = self._next()
+            if isinstance(frame, bytes):
+                return frame
+            if (reply := self._reply(frame)) is not None:
+                return reply
+
+    async def pass_on(self, take: Take) -> Reply:
+        """Hand every piece of the answer to `take` as soon as it is there, until a message comes, which is returned.
+
+        Raises:
+            SlotLost: as `read`; whatever `take` raises comes out as well.
+        """
+        while True:
+            if not self._unread or self.closed:
+                waiting = await self._more(take)
+            elif isinstance(frame := self._next(), bytes):
+                waiting = take(frame)
+            elif (reply := self._reply(frame)) is not None:
+                return reply
+            else:
+                continue
+            if waiting is not None:
+                await waiting
+
+    async def _more(self, take: Take | None) -> Waiting:
+        """Wait for something that `take` does not take at once; what has to be waited for before it takes more."""
+        if self.closed or self._gone:
+            self.close()
+            raise SlotLost("the node's slot connection closed")
+        waiter: asyncio.Future[Waiting] = self._loop.create_future()
+        self._take, self._waiter = take, waiter
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled() and waiter.exception() is None and (waiting := waiter.result()) is not None:
+                waiting.close()  # it came in the same moment, and nobody will await it
+            raise
+        finally:
+            self._take = self._waiter = None
+
+    def _next(self) -> bytes | str:
+        frame = self._unread.popleft()
+        self._unread_bytes -= len(frame)
+        if self._held and self._unread_bytes < READ_AHEAD_BYTES // 2:
+            self._held = False
+            self._frames.go_on()
+        return frame
+
+    def _reply(self, text: str) -> Reply | None:
+        """The message in a text frame, `None` for one that this version does not know."""
+        if text == self._accepted:
+            return TAKEN
+        if text == self._done and self.job_id is not None:
+            self.job_id = None
+            return DONE
+        try:
+            reply = read_answer(text, self.job_id)
+        except MessageError as error:
+            self.close()
+            raise SlotLost(f"the node broke the slot protocol ({error})") from None
+        if type(reply) is Over:
+            self.job_id = None
+        return reply
 
     async def cancel(self) -> None:
         """End the job that is running and wait, within limits, until the node says that it is over.
@@ -160,29 +243,29 @@ class Slot:
             return
         try:
             async with asyncio.timeout(CANCEL_S):
-                await self._transmit({"type": "websocket.send", "text": encode(Cancel(id=self.job_id))})
-                while not isinstance(await self.read(), End):
+                await self._transmit(encode(Cancel(id=self.job_id)).encode(), None)
+                while type(await self.read()) is not Over:
                     pass
         except (TimeoutError, SlotLost):
             self.close()
 
     def give_back(self) -> None:
-        """The job is over; the slot goes back to the pool, or is closed if the job's end was not seen."""
-        if self.job_id is not None:
+        """The job is over; the slot goes back to the pool, or is closed if the job's end was not seen, or it said more."""
+        if self.job_id is not None or self._unread or self._gone:
             self.close()
         elif not self.closed:
-            self._rest()
+            self.taken = False
+            if self._pool is not None:
+                self._pool.offer(self)
 
     def close(self) -> None:
         """End the connection: a job that reads from it is told at once; `serve` returns and its endpoint hangs up."""
         if self.closed:
             return
         self.closed = True
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-        if self._reader is not None and self._reader is not asyncio.current_task():
-            self._kicked = True
-            self._reader.cancel()
+        if not self._served.done():
+            self._served.set_result(None)
+        self._wake()
 
 
 class SlotQueue:

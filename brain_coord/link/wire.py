@@ -13,6 +13,7 @@ from typing import Any, Final
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
+from brain_coord.link.slot import READ_AHEAD_BYTES, Receiver
 from brain_coord.link.socket import FRAMES
 
 try:
@@ -20,156 +21,164 @@ try:
 except ImportError:  # a build without the C extension
     from websockets.utils import apply_mask
 
-READ_AHEAD_BYTES: Final = 256 * 1024
-"""How much may lie unread before the connection stops reading."""
-
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82
+_CONTROL: Final = frozenset({0x88, 0x89, 0x8A})
+"""Close, ping and pong, whole."""
 _MASKED: Final = 0x80
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
 
 
 class _Events:
-    """What came and was not received yet; as much of a queue as the server uses."""
+    """What came and was not received yet; as much of a queue as the server uses. A receiver gets it all instead."""
 
-    __slots__ = ("_events", "_told", "_waiter", "unread_bytes")
+    __slots__ = ("_events", "_receiver", "_waiter", "unread_bytes")
 
     def __init__(self) -> None:
         self._events: deque[tuple[Any, int]] = deque()
+        self._receiver: Receiver | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._told: Callable[[], None] | None = None
         self.unread_bytes = 0
 
     def put_nowait(self, event: Any, size: int = 0) -> None:
         """One more event."""
+        if self._receiver is not None:
+            if event["type"] == "websocket.receive":
+                data = event.get("bytes")
+                self._receiver.came(event["text"] if data is None else bytes(data))
+            else:
+                self._receiver.ended()
+            return
         self._events.append((event, size))
         self.unread_bytes += size
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-        if self._told is not None:
-            told, self._told = self._told, None
-            told()
 
-    def alert(self, told: Callable[[], None]) -> None:
-        """Call this once, as soon as an event lies there."""
-        if self._events:
-            told()
-        else:
-            self._told = told
-
-    def get_nowait(self) -> Any:
-        """The next event, which lies there."""
-        event, size = self._events.popleft()
-        self.unread_bytes -= size
-        return event
-
-    def empty(self) -> bool:
-        """Whether nothing lies there."""
-        return not self._events
+    def hand_to(self, receiver: Receiver) -> None:
+        """Everything from now on, and what lies there."""
+        self._receiver, events = receiver, self._events
+        while events:
+            self.put_nowait(*events.popleft())
+        self.unread_bytes = 0
 
     async def get(self) -> Any:
         """The next event. One task at a time waits."""
         while not self._events:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self.get_nowait()
+        event, size = self._events.popleft()
+        self.unread_bytes -= size
+        return event
 
 
 class NodeSocket(WebSocketsSansIOProtocol):
-    """A websocket connection of a node, or of a browser tab."""
+    """A websocket connection of a node, or of a browser tab: an ASGI one until somebody takes its frames as they come."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.queue: Any = _Events()
+        self._limit_bytes = self.config.ws_max_size
+        self._came: Callable[[bytes | str], None] = self._keep
+        self._receiver: Receiver | None = None
+        self._held = False
         self._rest = b""
-        self._fast = True
-        self._aligned = False
+        self._fast = False
 
     def start_keepalive(self) -> None:
         """Links have pings of their own, by which round trips are timed; only the others need the library's."""
         if not self.scope["path"].endswith("/node/v1/link"):
             super().start_keepalive()
 
+    # --- in -----------------------------------------------------------------------------------------------------------
+
     def data_received(self, data: bytes) -> None:
         """Take whole data frames out; hand everything else on."""
-        if not self._fast or not self.handshake_complete:
-            super().data_received(data)
-            return
-        if not self._aligned:
-            self._aligned = True
-            if self.conn.reader.buffer:  # it sent frames before the handshake was answered: the library has begun one
-                self._fast = False
-                super().data_received(data)
-                return
         if self._rest:
             data = self._rest + data
         start, end = 0, len(data)
-        while start < end:
+        while start < end and self._fast and not self.close_sent:
             taken = self._frame(data, start, end)
             if not taken:
                 break
             start += taken
-            if not self._fast:
-                super().data_received(data[start - taken :])
-                self._rest = b""
-                return
-        self._rest = data[start:] if start else data
+        if self._fast and not self.close_sent:
+            self._rest = data[start:]
+            return
+        self._rest = b""
+        if start < end:
+            super().data_received(data[start:])
 
     def _frame(self, data: bytes, start: int, end: int) -> int:
-        """Deal with the frame that begins at `start`: how long it is, 0 while it is not whole.
+        """Deal with the frame that begins at `start`: how long it is, 0 when it is not whole or not of the usual form.
 
         A frame that is not a whole message ends the fast way for good, with nothing of it taken.
         """
         if end - start < 6:
             return 0
-        head, size = data[start], data[start + 1]
-        if size & _MASKED == 0:
-            return self._give_up()
-        size &= 0x7F
-        at = start + 2
+        head, size, mask_at = data[start], data[start + 1] - _MASKED, start + 2
         if size == 126:
-            if end - start < 8:
-                return 0
-            size, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+            mask_at += 2
+            size = data[start + 2] << 8 | data[start + 3]
         elif size == 127:
-            if end - start < 14:
+            mask_at += 8
+            if mask_at > end:
                 return 0
-            size, at = int.from_bytes(data[at : at + 8], "big"), at + 8
-        limit = self.config.ws_max_size
-        if size > limit:
-            return self._give_up()
-        body, stop = at + 4, at + 4 + size
-        if stop > end:
+            size = int.from_bytes(data[start + 2 : mask_at], "big")
+        body = mask_at + 4
+        stop = body + size
+        if size < 0 or size > self._limit_bytes:  # no mask, or too large
+            self._fast = False
+        elif stop > end:
             return 0
-        if head in (_TEXT, _BINARY):
-            payload = apply_mask(data[body:stop], data[at:body])
-            if head == _BINARY:
-                self._came({"type": "websocket.receive", "bytes": payload}, size)
-            else:
-                try:
-                    text = payload.decode()
-                except UnicodeDecodeError:
-                    return self._give_up()
-                self._came({"type": "websocket.receive", "text": text}, size)
-        elif head in (0x88, 0x89, 0x8A):  # close, ping, pong: whole frames too, but the library's business
+        elif head == _BINARY:
+            self._came(apply_mask(data[body:stop], data[mask_at:body]))
+        elif head == _TEXT:
+            try:
+                text = apply_mask(data[body:stop], data[mask_at:body]).decode()
+            except UnicodeDecodeError:
+                self._fast = False
+                return 0
+            self._came(text)
+        elif head in _CONTROL:  # whole frames too, but the library's business
             super().data_received(data[start:stop])
         else:
-            return self._give_up()
-        return stop - start
+            self._fast = False
+        return stop - start if self._fast else 0
 
-    def _give_up(self) -> int:
-        self._fast = False
-        return 1  # how much does not matter: the caller hands the frame on from its first byte
+    def _keep(self, frame: bytes | str) -> None:
+        kind = "bytes" if type(frame) is bytes else "text"
+        self.queue.put_nowait({"type": "websocket.receive", kind: frame}, len(frame))
+        if self.queue.unread_bytes > READ_AHEAD_BYTES:
+            self.hold()
 
-    def _came(self, event: Any, size: int) -> None:
-        if self.close_sent:
-            return
-        self.queue.put_nowait(event, size)
-        if not self.read_paused and self.queue.unread_bytes > READ_AHEAD_BYTES:
+    def send_receive_event_to_app(self) -> None:
+        """A message that the library put together. It stops reading after each; a receiver says when that has to be."""
+        super().send_receive_event_to_app()
+        if self._receiver is not None and not self._held:
+            self.go_on()
+
+    def hand_to(self, receiver: Receiver) -> None:
+        """Everything that comes from now on, and what lies there already."""
+        self._receiver, self._came, self._held = receiver, receiver.came, False
+        self.queue.hand_to(receiver)
+        if not self._held:
+            self.go_on()
+
+    def hold(self) -> None:
+        """Read no more for now."""
+        self._held = True
+        if not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._held = False
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
 
     def handle_connect(self, event: Any) -> None:
         """Put the connection where a slot finds it."""
@@ -178,46 +187,37 @@ class NodeSocket(WebSocketsSansIOProtocol):
             extensions: Any = self.scope["extensions"]
             extensions[FRAMES] = self
 
-    def alert(self, told: Callable[[], None]) -> None:
-        """Call this once, as soon as an event is there."""
-        self.queue.alert(told)
-
-    def poll(self) -> Any:
-        """The next event if it is there, else `None`."""
-        return None if self.queue.empty() else self._read(self.queue.get_nowait())
-
     async def receive(self) -> Any:
         """The next event for the application."""
-        return self._read(await self.queue.get())
-
-    def _read(self, event: Any) -> Any:
-        if self.read_paused and self.queue.unread_bytes < READ_AHEAD_BYTES // 2:
-            self.read_paused = False
-            self.transport.resume_reading()
+        event = await self.queue.get()
+        if self.queue.unread_bytes < READ_AHEAD_BYTES // 2:
+            self.go_on()
         return event
 
+    # --- out ----------------------------------------------------------------------------------------------------------
+
     async def send(self, message: Any) -> None:
-        """Send data at once; anything else the library's way. A text and bytes together are two frames in one write."""
-        if (
-            message["type"] != "websocket.send"
-            or not self.handshake_complete
-            or self.close_sent
-            or self.disconnected
-            or self.initial_response is not None
-            or self.conn.state is not State.OPEN
-        ):
+        """Send data at once; anything else the library's way, which also says what is wrong with it."""
+        if message["type"] != "websocket.send" or not self._open:
             await super().send(message)
+            if message["type"] == "websocket.accept":
+                # A node that sent frames before the handshake was answered: the library has begun one.
+                self._fast = self._open and not self.conn.reader.buffer
             return
+        text = message.get("text")
+        await self.send_frames(None if text is None else text.encode(), message.get("bytes"))
+
+    async def send_frames(self, text: bytes | None, data: bytes | memoryview | None) -> None:
+        """Send a text, or bytes, or a frame of each in one write, the text first.
+
+        Raises:
+            RuntimeError: the connection is closed.
+        """
         if not self.writable.is_set():
             await self.writable.wait()
-            if self.disconnected or self.close_sent:
-                await super().send(message)
-                return
-        text, data = message.get("text"), message.get("bytes")
-        before = b""
-        if text is not None:
-            encoded = text.encode()
-            before = _head(_TEXT, len(encoded)) + encoded
+        if not self._open:
+            raise RuntimeError("the websocket is closed")
+        before = b"" if text is None else _head(_TEXT, len(text)) + text
         if data is None:
             self.transport.write(before)
             return
@@ -227,6 +227,10 @@ class NodeSocket(WebSocketsSansIOProtocol):
         else:
             self.transport.write(head)
             self.transport.write(data)
+
+    @property
+    def _open(self) -> bool:
+        return self.conn.state is State.OPEN and not (self.close_sent or self.disconnected)
 
 
 def _head(kind: int, size: int) -> bytes:

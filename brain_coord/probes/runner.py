@@ -23,6 +23,11 @@ class Collected:
 
     data: bytearray
 
+    def write_now(self, data: bytes) -> bool:
+        """Keep the bytes."""
+        self.data += data
+        return True
+
     async def write(self, data: bytes) -> None:
         """Keep the bytes."""
         self.data += data

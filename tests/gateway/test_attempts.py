@@ -138,7 +138,7 @@ async def test_a_status_without_an_answer_behind_it_is_silence_too():
     class OnlyHead(FakeTarget):
         async def start(self, job):
             exchange = await super().start(job)
-            exchange.read = asyncio.Event().wait
+            exchange.pass_on = lambda _: asyncio.Event().wait()
             return exchange
 
     result = await attempt(OnlyHead("hung"), FakeTarget("fine"), limits=IMPATIENT_AT_FIRST, asked=request(max_tokens=5))

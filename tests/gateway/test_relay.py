@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from brain_coord.classes.target import TargetFault
+from brain_coord.classes.target import Take, TargetFault, hand_on
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.dialects import CHAT, EMBEDDINGS
 from brain_coord.gateway.engine_fault import EngineFault
@@ -32,6 +32,9 @@ class Target:
             await asyncio.sleep(piece)
         return None
 
+    async def pass_on(self, take: Take) -> None:
+        await hand_on(self.read, take)
+
     async def head(self):
         raise NotImplementedError
 
@@ -43,6 +46,12 @@ class Client:
     def __init__(self, pause_s: float = 0.0) -> None:
         self.data = b""
         self.pause_s = pause_s
+
+    def write_now(self, data: bytes) -> bool:
+        if self.pause_s or not self.data:
+            return False
+        self.data += data
+        return True
 
     async def write(self, data: bytes) -> None:
         await asyncio.sleep(self.pause_s)

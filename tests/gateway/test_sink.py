@@ -129,3 +129,16 @@ async def test_whoever_is_told_of_the_commit_is_let_go_with_it():
             await stream.close()
         assert gone() is None
         await stream.close()
+
+
+async def test_events_are_sent_at_once_where_nothing_has_to_be_waited_for():
+    wire = Wire()
+    stream = stream_on(wire)
+    assert not stream.write_now(b"one"), "the head has yet to leave"
+    await stream.write(b"one")
+    assert stream.write_now(b"two")
+    wire.room.clear()
+    assert not stream.write_now(b"three")
+    wire.room.set()
+    await stream.end(b"end")
+    assert wire.body == [b"one", b"two", b"end"]

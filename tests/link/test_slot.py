@@ -2,62 +2,50 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from brain_coord.link.slot import Slot, SlotLost, SlotQueue
-from brain_node.contract.messages import Accepted, End, Head, Job
+from brain_coord.link.slot import READ_AHEAD_BYTES, Receiver, Slot, SlotLost, SlotQueue
+from brain_coord.link.slot_text import DONE, TAKEN, Over, Status
 
 
 class Wire:
-    """Both directions of a websocket as an ASGI server would hand them over."""
+    """A websocket that hands over what a test lets come, and keeps what was sent."""
 
     def __init__(self) -> None:
-        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.sent: list[dict[str, Any]] = []
-        self.reading = 0
-        self.most_reading = 0
+        self.sent: list[tuple[bytes | None, bytes | None]] = []
         self.broken = False
-        self.told: Callable[[], None] | None = None
+        self.held = False
+        self.receiver: Receiver | None = None
 
-    async def receive(self) -> dict[str, Any]:
-        self.reading += 1
-        self.most_reading = max(self.most_reading, self.reading)
-        try:
-            return await self.incoming.get()
-        finally:
-            self.reading -= 1
+    def hand_to(self, receiver: Receiver) -> None:
+        self.receiver = receiver
 
-    def poll(self) -> dict[str, Any] | None:
-        return None if self.incoming.empty() else self.incoming.get_nowait()
+    def hold(self) -> None:
+        self.held = True
 
-    def alert(self, told: Callable[[], None]) -> None:
-        if self.incoming.empty():
-            self.told = told
-        else:
-            told()
+    def go_on(self) -> None:
+        self.held = False
 
-    def came(self, event: dict[str, Any]) -> None:
-        self.incoming.put_nowait(event)
-        told, self.told = self.told, None
-        if told is not None:
-            told()
-
-    async def send(self, event: Any) -> None:
+    async def send_frames(self, text: bytes | None, data: bytes | memoryview | None) -> None:
         if self.broken:
             raise RuntimeError("websocket is closed")
-        self.sent.append(dict(event))
+        self.sent.append((text, None if data is None else bytes(data)))
+
+    def came(self, frame: bytes | str) -> None:
+        assert self.receiver is not None
+        self.receiver.came(frame)
 
     def text(self, **message: Any) -> None:
-        self.came({"type": "websocket.receive", "text": json.dumps(message)})
+        self.came(json.dumps(message))
 
     def data(self, data: bytes) -> None:
-        self.came({"type": "websocket.receive", "bytes": data})
+        self.came(data)
 
     def hang_up(self) -> None:
-        self.came({"type": "websocket.disconnect", "code": 1006})
+        assert self.receiver is not None
+        self.receiver.ended()
 
 
 class Bench:
@@ -75,7 +63,8 @@ class Bench:
         return wire, slot
 
 
-JOB = Job(id="j1", model="m", path="/v1/chat/completions", deadline_s=5.0, body_bytes=5)
+async def send_job(slot: Slot) -> None:
+    await slot.send_job("j1", "m", "/v1/chat/completions", 5.0, b"hello", 3)
 
 
 async def settle() -> None:
@@ -84,15 +73,15 @@ async def settle() -> None:
 
 
 async def run_job(wire: Wire, slot: Slot) -> bytes:
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.text(type="accepted", id="j1")
     wire.text(type="head", id="j1", status=200)
     wire.data(b"answer")
     wire.text(type="end", id="j1", ok=True)
-    assert isinstance(await slot.read(), Accepted)
-    assert isinstance(await slot.read(), Head)
+    assert await slot.read() is TAKEN
+    assert isinstance(await slot.read(), Status)
     data = await slot.read()
-    assert isinstance(await slot.read(), End)
+    assert await slot.read() == DONE
     slot.give_back()
     assert isinstance(data, bytes)
     return data
@@ -106,7 +95,6 @@ async def test_one_connection_carries_job_after_job():
         assert await bench.pool.take() is slot
         assert await run_job(wire, slot) == b"answer"
         await settle()
-    assert wire.most_reading <= 1, "two readers at once would tear messages apart"
     assert bench.asked_for == []
 
 
@@ -116,7 +104,7 @@ async def test_a_body_goes_out_in_bounded_frames():
     await settle()
     await bench.pool.take()
     await run_job(wire, slot)
-    assert [event["bytes"] for event in wire.sent if "bytes" in event] == [b"hel", b"lo"]
+    assert [data for _, data in wire.sent] == [b"hel", b"lo"]
 
 
 async def test_an_idle_slot_whose_node_hangs_up_is_not_handed_out():
@@ -166,7 +154,7 @@ async def test_a_connection_that_drops_ends_its_job_at_once():
     wire, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.hang_up()
     with pytest.raises(SlotLost):
         await slot.read()
@@ -179,7 +167,7 @@ async def test_a_session_that_ends_wakes_a_job_that_reads_from_a_silent_node():
     _, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     reading = asyncio.create_task(slot.read())
     await settle()
     bench.pool.close("silent for three heartbeats")
@@ -194,9 +182,9 @@ async def test_a_session_that_ends_wakes_a_job_that_reads_by_itself():
     wire, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.text(type="accepted", id="j1")
-    assert isinstance(await slot.read(), Accepted)
+    assert await slot.read() is TAKEN
     reading = asyncio.create_task(slot.read())
     await settle()
     bench.pool.close("superseded")
@@ -209,7 +197,7 @@ async def test_a_cancel_from_outside_is_not_taken_for_a_lost_slot():
     _, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     reading = asyncio.create_task(slot.read())
     await settle()
     reading.cancel()
@@ -223,14 +211,14 @@ async def test_cancelling_a_job_waits_for_its_end_and_keeps_the_connection():
     wire, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.text(type="accepted", id="j1")
     wire.data(b"more that was on its way")
     wire.text(type="end", id="j1", ok=False, cause="cancelled")
     await slot.cancel()
     slot.give_back()
     await settle()
-    assert json.loads(wire.sent[-1]["text"]) == {"type": "cancel", "id": "j1"}
+    assert json.loads(wire.sent[-1][0] or b"") == {"type": "cancel", "id": "j1"}
     assert not slot.closed
     assert await asyncio.wait_for(bench.pool.take(), 1.0) is slot
 
@@ -241,7 +229,7 @@ async def test_a_node_that_does_not_answer_a_cancel_loses_the_connection(monkeyp
     _, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     await slot.cancel()
     slot.give_back()
     await asyncio.wait(bench.tasks)
@@ -253,7 +241,7 @@ async def test_an_answer_to_another_job_ends_the_connection():
     wire, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.text(type="accepted", id="another")
     with pytest.raises(SlotLost, match="another job"):
         await slot.read()
@@ -265,7 +253,7 @@ async def test_a_frame_that_is_no_message_ends_the_connection():
     wire, slot = bench.connect()
     await settle()
     await bench.pool.take()
-    await slot.send_job(JOB, b"hello", 3)
+    await send_job(slot)
     wire.text(type="head", id="j1", status="OK")
     with pytest.raises(SlotLost, match="protocol"):
         await slot.read()
@@ -278,7 +266,123 @@ async def test_a_socket_that_breaks_while_the_body_is_sent_is_a_lost_slot():
     await bench.pool.take()
     wire.broken = True
     with pytest.raises(SlotLost):
-        await slot.send_job(JOB, b"hello", 3)
+        await send_job(slot)
     slot.give_back()
     await asyncio.wait(bench.tasks)
     assert bench.pool.open == 0
+
+
+async def taken_slot() -> tuple[Wire, Slot]:
+    """A slot whose job was accepted and answers."""
+    bench = Bench()
+    wire, slot = bench.connect()
+    await settle()
+    await bench.pool.take()
+    await send_job(slot)
+    wire.text(type="accepted", id="j1")
+    assert await slot.read() is TAKEN
+    return wire, slot
+
+
+async def test_an_answer_passes_on_within_the_call_that_brings_it():
+    wire, slot = await taken_slot()
+    got: list[bytes] = []
+    wire.data(b"before anybody asked, ")
+    passing = asyncio.create_task(slot.pass_on(got.append))
+    await settle()
+    wire.data(b"at once, ")
+    wire.data(b"and at once")
+    assert got == [b"before anybody asked, ", b"at once, ", b"and at once"]
+    wire.text(type="later", id="j1")
+    wire.data(b" after a message that nobody knows")
+    wire.text(type="end", id="j1", ok=False, cause="engine_lost")
+    assert await passing == Over(ok=False, cause="engine_lost")
+    assert got[3:] == [b" after a message that nobody knows"]
+    slot.give_back()
+    assert not slot.closed
+
+
+async def test_who_has_to_wait_gets_nothing_more_until_then_and_a_node_that_sends_on_is_held():
+    wire, slot = await taken_slot()
+    room, got = asyncio.Event(), []
+
+    async def wait(data: bytes) -> None:
+        await room.wait()
+        got.append(len(data))
+
+    passing = asyncio.create_task(slot.pass_on(wait))
+    await settle()
+    for _ in range(3):
+        wire.data(b"x" * (READ_AHEAD_BYTES // 2))
+        await settle()
+    assert not wire.held
+    wire.data(b"one too many")
+    assert wire.held
+    wire.text(type="end", id="j1", ok=True)
+    room.set()
+    assert await passing == DONE
+    assert got == [READ_AHEAD_BYTES // 2] * 3 + [len(b"one too many")]
+    assert not wire.held
+
+
+async def test_what_is_wrong_with_an_answer_reaches_the_job_and_ends_nothing_else():
+    wire, slot = await taken_slot()
+
+    def take(data: bytes) -> None:
+        raise ValueError(data)
+
+    passing = asyncio.create_task(slot.pass_on(take))
+    await settle()
+    wire.data(b"wrong")
+    wire.data(b"and more")
+    with pytest.raises(ValueError, match="wrong"):
+        await passing
+    assert await slot.read() == b"and more"
+    assert not slot.closed
+
+
+async def test_a_job_that_is_cancelled_while_something_comes_takes_no_more():
+    wire, slot = await taken_slot()
+    got: list[bytes] = []
+
+    async def never() -> None:
+        raise AssertionError
+
+    def take(data: bytes) -> Any:
+        got.append(data)
+        return never()
+
+    passing = asyncio.create_task(slot.pass_on(take))
+    await settle()
+    wire.data(b"one")
+    passing.cancel()
+    wire.data(b"two")
+    with pytest.raises(asyncio.CancelledError):
+        await passing
+    assert got == [b"one"]
+    wire.text(type="end", id="j1", ok=False, cause="cancelled")
+    await slot.cancel()
+    slot.give_back()
+    assert not slot.closed
+
+
+async def test_a_node_that_hangs_up_behind_its_answer_has_answered():
+    wire, slot = await taken_slot()
+    got: list[bytes] = []
+    passing = asyncio.create_task(slot.pass_on(got.append))
+    await settle()
+    wire.data(b"all of it")
+    wire.text(type="end", id="j1", ok=True)
+    wire.hang_up()
+    assert await passing == DONE
+    slot.give_back()
+    assert slot.closed
+
+
+async def test_a_node_that_speaks_on_behind_its_end_is_not_given_another_job():
+    wire, slot = await taken_slot()
+    wire.text(type="end", id="j1", ok=True)
+    wire.data(b"and another thing")
+    assert await slot.read() == DONE
+    slot.give_back()
+    assert slot.closed

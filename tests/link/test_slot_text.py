@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.link.slot_text import job_text, read_answer
+from brain_coord.link.slot_text import DONE, TAKEN, Over, Status, accepted_text, done_text, job_text, read_answer
 from brain_node.contract.messages import Accepted, End, Head, Job, MessageError, decode, encode
+from brain_node.link import slot_text as of_nodes
 
 JOB = Job(id="req-1-1", model="qwen/qwen3-8b", path="/v1/chat/completions", deadline_s=12.5, body_bytes=7)
 
@@ -25,8 +26,30 @@ def outcome(read):
         return str(error)
 
 
+def said(message):
+    """What a message that the model read says of the job `req-1-1`."""
+    if isinstance(message, Accepted | Head | End) and message.id != "req-1-1":
+        raise MessageError("an answer to another job than the one that runs")
+    match message:
+        case Accepted():
+            return TAKEN
+        case Head():
+            return Status(message.status, message.content_type, message.retry_after)
+        case End():
+            return Over(message.ok, message.cause)
+    return None
+
+
 def test_a_job_is_written_as_the_model_writes_it():
-    assert json.loads(job_text(JOB)) == json.loads(encode(JOB))
+    text = job_text(JOB.id, JOB.model, JOB.path, JOB.deadline_s, JOB.body_bytes)
+    assert json.loads(text) == json.loads(encode(JOB))
+
+
+def test_the_usual_texts_are_those_that_nodes_write_and_mean_what_they_say():
+    assert accepted_text("req-1-1").encode() == of_nodes.accepted_text("req-1-1")
+    assert done_text("req-1-1").encode() == of_nodes.end_text("req-1-1", None)
+    assert read_answer(accepted_text("req-1-1"), "req-1-1") is TAKEN
+    assert read_answer(done_text("req-1-1"), "req-1-1") == DONE
 
 
 @pytest.mark.parametrize(
@@ -40,13 +63,13 @@ def test_a_job_is_written_as_the_model_writes_it():
     ],
 )
 def test_an_answer_is_read_as_the_model_reads_it(message):
-    assert read_answer(encode(message), "req-1-1") == message
+    assert read_answer(encode(message), "req-1-1") == said(message)
 
 
 @given(MESSAGES)
 def test_so_is_whatever_else_a_node_may_send(message):
     text = json.dumps(message)
-    assert outcome(lambda: read_answer(text, "req-1-1")) == outcome(lambda: decode(text))
+    assert outcome(lambda: read_answer(text, "req-1-1")) == outcome(lambda: said(decode(text)))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"id":"req-1-1"}', '{"type":7,"id":"req-1-1"}'])

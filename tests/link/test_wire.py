@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from brain_coord.link.wire import READ_AHEAD_BYTES, NodeSocket
+from brain_coord.link.slot import READ_AHEAD_BYTES
+from brain_coord.link.wire import NodeSocket
 
 LIMIT = 70_000
 HANDSHAKE = (

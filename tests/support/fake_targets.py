@@ -11,7 +11,7 @@ from brain_coord.classes.backend import Prospect, Query
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
-from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
+from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
 from brain_coord.gateway.attempts import Limits, Result, run_attempts, settle
 from brain_coord.gateway.dialects import CHAT
 from brain_coord.gateway.relay import PhaseLimits
@@ -63,7 +63,6 @@ class FakeExchange:
     def __init__(self, target: "FakeTarget", play: Play) -> None:
         self._target = target
         self._play = play
-        self._sent = False
 
     async def head(self) -> ReplyHead:
         if self._play.breaks is not None:
@@ -73,11 +72,10 @@ class FakeExchange:
         assert self._play.status is not None
         return ReplyHead(self._play.status, "application/json", self._play.retry_after)
 
-    async def read(self) -> bytes | None:
-        if self._sent:
-            return None
-        self._sent = True
-        return self._play.body
+    async def pass_on(self, take: Take) -> None:
+        waiting = take(self._play.body)
+        if waiting is not None:
+            await waiting
 
     async def close(self) -> None:
         self._target.running -= 1
