@@ -73,7 +73,10 @@ class ClientConnection(HttpToolsProtocol):
         self.flow.resume_writing()
         if exc is None:
             self.transport.close()
-        self.parser = None  # type: ignore[assignment] # as uvicorn does: the two hold each other
+        # None of these waits for the garbage collector to find that it and this connection hold each other.
+        self.parser = None  # type: ignore[assignment] # as uvicorn does
+        self.cycle = self._incoming = None
+        self._pipelined.clear()
         gone, self._gone = self._gone, None
         if gone is not None:
             gone()

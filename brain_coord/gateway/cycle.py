@@ -103,6 +103,8 @@ class Cycle:
             await app(self._scope, self.receive, self.send)
         except BaseException:
             log.exception("the application failed")
+        finally:
+            self._scope.pop("extensions", None)  # this cycle stands there; the two would wait for the garbage collector
         if self.response_complete or self.disconnected:
             return
         if self._response_started:
@@ -235,7 +237,6 @@ class Cycle:
         self.response_complete = True
         if self.news is not None:
             self.news.set()
-        self._scope.pop("extensions", None)  # this cycle stands there: the two would wait for the garbage collector
         if not self.keep_alive:
             self._transport.close()
         self._line.on_response_complete()

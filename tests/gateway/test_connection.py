@@ -1,7 +1,14 @@
 """What HTTP lets a client do on one connection, shown on the true server."""
 
-import pytest
+import asyncio
+import gc
+import weakref
 
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from brain_coord.gateway.guard import ConnectionBounds, GuardedConnection
 from tests.support.configured import Configured
 from tests.support.fake_openai import FakeOpenAi, chat
 from tests.support.raw_client import RawClient, Reply
@@ -60,3 +67,55 @@ async def test_a_client_of_http_1_0_gets_its_answer_and_the_end_of_the_connectio
         assert reply.status == 200
         assert reply.headers["connection"] == "close"
         assert await client.read_some() == b""
+
+
+async def test_a_connection_and_its_requests_are_gone_with_the_client_before_any_garbage_is_collected():
+    """On a connection without a socket, as nothing else tells when the last of it is gone."""
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/waits":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"all of it"})
+
+    class Socket(asyncio.Transport):
+        sent = b""
+        closed = False
+
+        def write(self, data) -> None:
+            self.sent += data
+
+        def is_closing(self) -> bool:
+            return self.closed
+
+        def close(self) -> None:
+            self.closed = True
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+        def set_write_buffer_limits(self, high=None, low=None) -> None:
+            pass
+
+    kind = GuardedConnection.bound_by(ConnectionBounds())
+    config = Config(app, http=kind, interface="asgi3", lifespan="off", log_config=None)
+    config.load()
+    gc.disable()
+    try:
+        for path in (b"/answers", b"/waits"):
+            made = kind(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
+            made.connection_made(socket := Socket({}))
+            made.data_received(b"GET %b HTTP/1.1\r\nhost: test\r\n\r\n" % path)
+            left = [weakref.ref(made), weakref.ref(made.cycle)]
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert socket.sent.endswith(b"all of it\r\n0\r\n\r\n") is (path == b"/answers")
+            made.connection_lost(None)
+            del made, socket
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()
