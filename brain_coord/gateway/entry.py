@@ -128,7 +128,7 @@ class Gateway:
                     least_bytes_per_s=settings.body_bytes_per_s,
                     lease=lease,
                 )
-            query = scope["query_string"].decode("latin-1")
+            query = scope["query_string"]
             if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
                 request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
             else:

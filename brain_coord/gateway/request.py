@@ -94,7 +94,7 @@ class ApiRequest(NamedTuple):  # made for every request, at a tenth of the cost 
 
 
 def parse_request(
-    request_id: str, dialect: Dialect, raw: bytes, headers: RequestHeaders, query: str = ""
+    request_id: str, dialect: Dialect, raw: bytes, headers: RequestHeaders, query: bytes = b""
 ) -> ApiRequest:
     """The request in a body.
 
@@ -135,7 +135,7 @@ def parse_request(
         max_output_tokens=_output_limit(body),
         client_retry=headers.get(b"x-stainless-retry-count", b"0") != b"0",
         forwarded=_forwarded(dialect, headers) if dialect.forwards else (),
-        query=query if dialect.forwards else "",
+        query=query.decode("latin-1") if dialect.forwards else "",
     )
 
 
@@ -146,9 +146,10 @@ def _forwarded(dialect: Dialect, headers: RequestHeaders) -> tuple[tuple[str, st
 
 def _output_limit(body: Mapping[str, Any]) -> int | None:
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
-        value = body.get(name)
-        if type(value) is int and value >= 0:
-            return value
+        if name in body:
+            value = body[name]
+            if type(value) is int and value >= 0:
+                return value
     return None
 
 
