@@ -41,7 +41,7 @@ class Query:
 class Prospect(NamedTuple):
     """One class's answer to a query: its state for the class router, and whom it would ask.
 
-    A class for which nothing has changed gives the same one again, and then all that followed from it still holds.
+    Class decisions are looked up by its state, by identity: so a class keeps the states that come again.
 
     Attributes:
         state: for the class router.
