@@ -167,7 +167,7 @@ class _Try:
             self._started + phases.accept_within_s(len(request.body)),
             every_s=min(phases.accept_s, phases.first_output_s, max(0.0, remaining)),
         )
-        self._late = TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
+        self._late = _not_accepted
         """What it means when the limit passes now."""
 
     async def run(self) -> bool:
@@ -203,7 +203,7 @@ class _Try:
                     exchange = await self._target.start(job)
                     settled = await self._exchange(exchange)
             except TimeoutError:
-                raise self._late from None
+                raise self._late() from None
             cause = None if settled and result.refusal is None else f"status_{self._status}"
             blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
         except TargetFault as fault:
@@ -256,11 +256,11 @@ class _Try:
         now = monotonic()
         by = now + min(head_s, self._remaining)
         fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
-        self._late = TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair)
+        self._late = _silent if fair else _cut_short
         self._limit.move(by)
         head = await exchange.head()
         # A stream that keeps coming is no fault of the target; the request's own time is up.
-        self._late = TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
+        self._late = _out_of_time
         self._limit.move(None if self._stream is None else now + self._remaining)
         self._status = head.status
         if head.status >= 400:
@@ -316,6 +316,22 @@ class _Try:
         result.attempts.append(attempt)
         result.asked.append((self._target, attempt, ticket))
         return attempt
+
+
+def _not_accepted() -> TargetFault:
+    return TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
+
+
+def _silent() -> TargetFault:
+    return TargetFault("timeout", "the engine was silent for too long", ran=True)
+
+
+def _cut_short() -> TargetFault:
+    return TargetFault("timeout", "the engine was silent for too long", ran=True, blame=False)
+
+
+def _out_of_time() -> TargetFault:
+    return TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
 
 
 def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "", generated: bool = True) -> None:

@@ -23,7 +23,7 @@ CANCEL_S: Final = 2.0
 """How long a node may take to answer a cancel with `end` before its connection is closed."""
 
 READ_AHEAD_BYTES: Final = 256 * 1024
-"""How much of an answer may lie untaken before its connection stops reading."""
+"""How much of an answer may come untaken before its connection stops reading, until all of that is taken."""
 
 
 class SlotLost(Exception):  # noqa: N818 — what happened, not what kind of class it is
@@ -167,9 +167,8 @@ class Slot:
             SlotLost: the connection ended, or the node broke the protocol (the connection is closed then).
         """
         while True:
-            if not self._unread or self.closed:
+            while not self._unread or self.closed:
                 await self._more(None)
-                continue
             frame = self._next()
             if isinstance(frame, bytes):
                 return frame
@@ -211,11 +210,13 @@ class Slot:
             self._take = self._waiter = None
 
     def _next(self) -> bytes | str:
-        frame = self._unread.popleft()
-        self._unread_bytes -= len(frame)
-        if self._held and self._unread_bytes < READ_AHEAD_BYTES // 2:
-            self._held = False
-            self._frames.go_on()
+        unread = self._unread
+        frame = unread.popleft()
+        if not unread:
+            self._unread_bytes = 0
+            if self._held:
+                self._held = False
+                self._frames.go_on()
         return frame
 
     def _reply(self, text: str) -> Reply | None:

@@ -97,18 +97,19 @@ class NodeSocket(WebSocketsSansIOProtocol):
         """Take whole data frames out; hand everything else on."""
         if self._rest:
             data = self._rest + data
+            self._rest = b""
+        if self.close_sent:
+            self._fast = False  # what still comes is the library's, which waits for the other side's close
         start, end = 0, len(data)
-        while start < end and self._fast and not self.close_sent:
+        while self._fast:
             taken = self._frame(data, start, end)
-            if not taken:
-                break
             start += taken
-        if self._fast and not self.close_sent:
-            self._rest = data[start:]
-            return
-        self._rest = b""
-        if start < end:
-            super().data_received(data[start:])
+            if start == end:
+                return
+            if not taken and self._fast:
+                self._rest = data[start:]
+                return
+        super().data_received(data[start:])
 
     def _frame(self, data: bytes, start: int, end: int) -> int:
         """Deal with the frame that begins at `start`: how long it is, 0 when it is not whole or not of the usual form.
@@ -130,9 +131,10 @@ class NodeSocket(WebSocketsSansIOProtocol):
         stop = body + size
         if size < 0 or size > self._limit_bytes:  # no mask, or too large
             self._fast = False
-        elif stop > end:
             return 0
-        elif head == _BINARY:
+        if stop > end:
+            return 0
+        if head == _BINARY:
             self._came(apply_mask(data[body:stop], data[mask_at:body]))
         elif head == _TEXT:
             try:
@@ -145,7 +147,8 @@ class NodeSocket(WebSocketsSansIOProtocol):
             super().data_received(data[start:stop])
         else:
             self._fast = False
-        return stop - start if self._fast else 0
+            return 0
+        return stop - start
 
     def _keep(self, frame: bytes | str) -> None:
         kind = "bytes" if type(frame) is bytes else "text"
