@@ -14,6 +14,9 @@ from brain_coord.routing.vocabulary import Mode, ResourceClass
 
 PASSED_OVER_SHOWN: Final = 20
 
+OUTPUT_TOKENS: Final = 512
+"""Length of an answer, for a cost estimate, when the client set no limit."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
@@ -26,7 +29,6 @@ class Query:
         path: the route, for classes that offer only some.
         node_request: region, budget and pinned node.
         mode: the one that holds; a class with several targets ranks them by it.
-        output_tokens: how many tokens the answer may have, a guess where the client set no limit.
         wait_s: how long the request may wait for a slot, in seconds.
     """
 
@@ -34,7 +36,6 @@ class Query:
     path: str
     node_request: NodeRequest
     mode: Mode = Mode.AUTO
-    output_tokens: int = 512
     wait_s: float = 0.0
 
 
@@ -76,11 +77,12 @@ class ClassBackend(Protocol):
     def models(self) -> list[str]:
         """The model ids it offers now."""
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """How it would serve the query now. Pure bookkeeping; nothing is reserved.
 
         Args:
             query: what is asked.
+            output_tokens: how many the answer may have, for a class that charges by them.
             body: of the request, for a class to which its length matters.
         """
 

@@ -6,7 +6,7 @@ What tabs can do is told by the browser room through `BrowserWork`; a class know
 from collections.abc import Iterator
 from typing import Protocol
 
-from brain_coord.classes.backend import Prospect, Query
+from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
 from brain_coord.routing.bounded import Bounded
@@ -53,9 +53,9 @@ class BrowserClass:
         """What can be chatted with now."""
         return [] if self.work is None else self.work.models()
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """By the node router over the tabs that hold what the request needs."""
-        del body
+        del output_tokens, body
         work = self.work
         estimates = (self.compute if query.path == COMPUTE_PATH else self.samples).estimates
         if not (query.model == AUTO_MODEL if work is None else work.supports(query)):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from brain_coord.classes.backend import Prospect, Query
+from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
@@ -28,11 +28,11 @@ class CloudClass:
         """What either offers."""
         return list(dict.fromkeys([*self.nodes.models(), *self.servers.models()]))
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """As whichever of the two would take the request first."""
         if not self.servers.upstreams:
-            return self.nodes.prospect(query)
-        nodes, servers = self.nodes.prospect(query), self.servers.prospect(query, body)
+            return self.nodes.prospect(query, output_tokens)
+        nodes, servers = self.nodes.prospect(query, output_tokens), self.servers.prospect(query, output_tokens, body)
         if not servers.state.supported:
             return nodes._replace(ranking=(nodes, servers))
         if not nodes.state.supported:

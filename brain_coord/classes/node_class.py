@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from time import monotonic
 from typing import Final
 
-from brain_coord.classes.backend import PASSED_OVER_SHOWN, Prospect, Query
+from brain_coord.classes.backend import OUTPUT_TOKENS, PASSED_OVER_SHOWN, Prospect, Query
 from brain_coord.classes.health import HealthBook, PassedOver, TargetHealth
 from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
@@ -77,29 +77,30 @@ class NodeClass:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
         return self._routable.index(self._operator).offered()
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """The node decision, and what follows from it for the class."""
         del body
         if self.health.troubled:
-            return self._with_trouble(query)
+            return self._with_trouble(query, output_tokens)
         index = self._routable.index(self._operator, ())
         if index:
-            return self._without_trouble(query, index)
+            return self._without_trouble(query, output_tokens, index)
         key = (query, self.samples.estimates)
-        return self._nobody.get(key) or self._nobody.keep(key, self._without_trouble(query, index))
+        return self._nobody.get(key) or self._nobody.keep(key, self._without_trouble(query, output_tokens, index))
 
-    def _without_trouble(self, query: Query, index: NodeIndex) -> Prospect:
+    def _without_trouble(self, query: Query, output_tokens: int, index: NodeIndex) -> Prospect:
         decision = self._decide(query, index)
         if decision is None or decision.ranked:
-            return Prospect(self._state(query, decision, index), decision)  # there is nothing more to say
-        return self._prospect(query, decision, index, (), {}, monotonic())
+            # There is nothing more to say.
+            return Prospect(self._state(query, decision, index, output_tokens), decision)
+        return self._prospect(query, decision, index, output_tokens, (), {}, monotonic())
 
-    def _with_trouble(self, query: Query) -> Prospect:
+    def _with_trouble(self, query: Query, output_tokens: int) -> Prospect:
         now = monotonic()
         troubled = self._troubled(now)
         out = _out_until(troubled, now)
         index = self._routable.index(self._operator, out)
-        return self._prospect(query, self._decide(query, index), index, troubled, out, now)
+        return self._prospect(query, self._decide(query, index), index, output_tokens, troubled, out, now)
 
     def _troubled(self, now: float) -> list[TargetHealth]:
         return [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
@@ -109,36 +110,40 @@ class NodeClass:
         query: Query,
         decision: NodeDecision | AutoNodeDecision | None,
         index: NodeIndex,
+        output_tokens: int,
         troubled: Sequence[TargetHealth],
         out: Mapping[str, float],
         now: float,
     ) -> Prospect:
         remarks = ((health.name, health.remark(now, (query.path, query.model))) for health in troubled)
         return Prospect(
-            self._state(query, decision, index),
+            self._state(query, decision, index, output_tokens),
             decision,
             wait_s=0.0 if decision is None else self._wait_s(decision, query, index, out, now),
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
 
-    def _state(self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex) -> ClassState:
+    def _state(
+        self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex, output_tokens: int
+    ) -> ClassState:
         """The class as the class router sees it; the same object while nothing that it speaks of changes."""
         available = decision is not None and bool(decision.ranked)
         ask = None if decision is None else decision.ask_usd_per_1m
+        cost_usd = None if ask is None else round(ask * output_tokens / 1_000_000, 9)
         # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
         lacking = self._operator and not available and query.model in self._needs and not index.serving(query.model)
-        key = (query, available, ask, lacking, self.samples.estimates)
+        key = (query, available, cost_usd, lacking, self.samples.estimates)
         return self._states.get(key) or self._states.keep(key, self._new_state(*key))
 
     def _new_state(
-        self, query: Query, available: bool, ask: float | None, lacking: bool, estimates: Estimates
+        self, query: Query, available: bool, cost_usd: float | None, lacking: bool, estimates: Estimates
     ) -> ClassState:
         known = query.model in self._needs
         return ClassState(
             self.resource_class,
             supported=query.path in PATHS and (known or query.model == AUTO_MODEL) and not lacking,
             available=available,
-            cost_usd=None if ask is None else round(ask * query.output_tokens / 1_000_000, 9),
+            cost_usd=cost_usd,
             latency_ms=estimates.latency_ms,
             reliability=estimates.reliability,
             confidence=estimates.confidence,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Final, Protocol
 
-from brain_coord.classes.backend import Prospect, Query
+from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.health import HealthBook, PassedOver
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
@@ -62,12 +62,12 @@ class UpstreamClass:
         """Every model of every upstream, in the order of the configuration."""
         return list(dict.fromkeys(model for upstream in self.upstreams.values() for model in upstream.spec.offers))
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """The upstream that would take it, and what it estimates."""
         if not self.upstreams:
             return self._nothing
         now = monotonic()
-        options = self._options(query, body, now)
+        options = self._options(query, output_tokens, body, now)
         ranked = rank_upstreams(query, options)
         best = ranked.able[0] if ranked.able else None
         estimates = self.samples.estimates
@@ -91,7 +91,7 @@ class UpstreamClass:
             ranking=ranked,
         )
 
-    def _options(self, query: Query, body: bytes, now: float) -> list[Option]:
+    def _options(self, query: Query, output_tokens: int, body: bytes, now: float) -> list[Option]:
         if query.node_request.node is not None:
             return []  # a pinned node is the only candidate
         offers = [
@@ -105,7 +105,7 @@ class UpstreamClass:
             Option(
                 name=upstream.spec.name,
                 offer=offer,
-                cost_usd=offer.prices.cost_usd(query.path, prompt_tokens, query.output_tokens),
+                cost_usd=offer.prices.cost_usd(query.path, prompt_tokens, output_tokens),
                 load=upstream.active / upstream.spec.slots,
                 out=_barred(query.node_request, upstream.spec, offer) or upstream.health.out(now),
                 last=upstream.health.last(now, (query.path, offer.served)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from brain_coord.classes.backend import ClassBackend, Prospect, Query
+from brain_coord.classes.backend import OUTPUT_TOKENS, ClassBackend, Prospect, Query
 from brain_coord.classes.health import PassedOver
 from brain_coord.classes.target import Target
 from brain_coord.gateway.auth import Caller
@@ -22,9 +22,6 @@ from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.nearest import SUGGESTED, nearest
-
-OUTPUT_TOKENS: Final = 512
-"""Length of an answer, for a cost estimate, when the client set no limit."""
 
 KEEPS_OUT: Final = {
     Exclusion.PRIVACY: "privacy {privacy} does not allow it",
@@ -167,8 +164,9 @@ class Decider:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
         question = self._question(request, caller)
-        query = question.query
-        prospects = {backend.resource_class: backend.prospect(query, request.body) for backend in self.backends}
+        query, limit, body = question.query, request.max_output_tokens, request.body
+        tokens = 0 if not request.dialect.streams else OUTPUT_TOKENS if limit is None else limit
+        prospects = {backend.resource_class: backend.prospect(query, tokens, body) for backend in self.backends}
         # A class that stands where it stood has the same object for its state, kept alive by the decision.
         key = tuple(map(id, map(_STATE, prospects.values())))
         decision = question.decisions.get(key)
@@ -192,8 +190,8 @@ class Decider:
         return decision
 
     def _question(self, request: ApiRequest, caller: Caller) -> _Question:
-        dialect, wishes, limit = request.dialect, request.wishes, request.max_output_tokens
-        key = (request.model, dialect.path, wishes, caller.plan, limit)
+        path, wishes = request.dialect.path, request.wishes
+        key = (request.model, path, wishes, caller.plan)
         found = self._questions.get(key)
         if found is not None:
             return found
@@ -213,11 +211,10 @@ class Decider:
         )
         query = Query(
             model=request.model,
-            path=dialect.path,
+            path=path,
             # Requests that differ in what nodes have nothing to do with share the decisions among nodes.
             node_request=self._node_requests.get(node_request) or self._node_requests.keep(node_request, node_request),
             mode=resolve_mode(class_request, self.community_first),
-            output_tokens=0 if not dialect.streams else OUTPUT_TOKENS if limit is None else limit,
             wait_s=self.wait_s,
         )
         return self._questions.keep(key, _Question(query, class_request))

@@ -53,10 +53,10 @@ def test_a_fleet_that_is_back_where_it_was_gives_the_same_answer(registry, node,
 
 
 def test_the_state_of_a_class_moves_with_its_price_its_samples_and_what_it_can_take(registry, node, native):
-    query = Query(MODEL, PATH, NodeRequest(), output_tokens=500_000)
-    assert native.prospect(query).state.cost_usd == 1.0
+    query = Query(MODEL, PATH, NodeRequest())
+    assert native.prospect(query, 500_000).state.cost_usd == 1.0
     registry.offer(node, offer(ask_usd_per_1m=4.0), None, ())
-    assert native.prospect(query).state.cost_usd == 2.0
+    assert native.prospect(query, 500_000).state.cost_usd == 2.0
     native.samples.completed(120.0)
     assert native.prospect(query).state.latency_ms == 120.0
     for _ in range(4):
@@ -77,3 +77,9 @@ def test_a_class_without_nodes_has_one_answer_until_its_samples_say_more(registr
     assert own.prospect(query).state.latency_ms == 1.0
     registry.belongs(node, operator=True)
     assert own.prospect(query).state.available
+
+
+def test_how_long_an_answer_may_be_makes_no_other_state_where_nothing_is_charged_for_it(registry, node, native):
+    query = Query(MODEL, PATH, NodeRequest())
+    registry.offer(node, offer(), None, ())
+    assert native.prospect(query, 1).state is native.prospect(query, 2).state

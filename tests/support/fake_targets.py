@@ -138,7 +138,7 @@ class FakeClass:
     def models(self) -> list[str]:
         return ["m"]
 
-    def prospect(self, query: Query, body: bytes = b"") -> Prospect:
+    def prospect(self, query: Query, output_tokens: int = 0, body: bytes = b"") -> Prospect:
         return Prospect(self._state(), wait_s=min(self._wait_s, query.wait_s))
 
     def targets(self, query: Query, prospect: Prospect) -> Iterator[FakeTarget]:
