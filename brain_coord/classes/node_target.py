@@ -136,12 +136,13 @@ class NodeTarget:
 class NodeExchange:
     """One job on one slot."""
 
+    _closed = False
+    _began = False
+
     def __init__(self, registry: Registry, node: Node, slot: Slot) -> None:
         self._registry = registry
         self._node = node
         self._slot = slot
-        self._closed = False
-        self._began = False
 
     async def head(self) -> ReplyHead:
         """The engine's status as the node passes it on."""

@@ -60,12 +60,13 @@ NOT_ASKED: Final = frozenset({"no_free_slot", "paused", "replica_away"})
 """Causes of attempts in which the target never saw the request: to lose a race for a slot is no attempt."""
 
 
-@dataclass(slots=True)
 class Result:
-    """What came of a request: exactly one of `tail`, `body`, `refusal` and `failure` is set."""
+    """What came of a request: exactly one of `tail`, `body`, `refusal` and `failure` is set.
 
-    attempts: list[Attempt] = field(default_factory=list)
-    asked: list[tuple[Target, Attempt, Ticket | None]] = field(default_factory=list)
+    Attributes:
+        keep_bytes: somebody will look at the answer's text, so its bytes are kept until its end.
+    """
+
     target: Target | None = None
     answer: Answer | None = None
     tail: Tail | None = None
@@ -73,13 +74,16 @@ class Result:
     content_type: str = "application/json"
     refusal: EngineFault | None = None
     failure: str | None = None
-    failures: set[str] = field(default_factory=set)
     retry_after: str | None = None
     engine_errors: int = 0
     silences: int = 0
     keep_bytes: bool = False
-    """Somebody will look at the answer's text: its bytes are kept until its end."""
     trace: RequestTrace | None = None
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.asked: list[tuple[Target, Attempt, Ticket | None]] = []
+        self.failures: set[str] = set()
 
     @property
     def reached(self) -> list[Attempt]:
@@ -257,11 +261,11 @@ class _Try:
         by = now + min(head_s, self._remaining)
         fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
         self._late = _silent if fair else _cut_short
-        self._limit.move(by)
+        self._limit.by = by
         head = await exchange.head()
         # A stream that keeps coming is no fault of the target; the request's own time is up.
         self._late = _out_of_time
-        self._limit.move(None if self._stream is None else now + self._remaining)
+        self._limit.by = None if self._stream is None else now + self._remaining
         self._status = head.status
         if head.status >= 400:
             body = await read_whole(exchange, limits.phases, limits.phases.first_output_s, ERROR_BODY_BYTES)

@@ -16,21 +16,17 @@ class Deadline:
     """Ends the block with `TimeoutError` when it is late. Enter it once, inside a task.
 
     Args:
-        by: when it has to be over, monotonic seconds; `None` for no limit yet.
+        by: when it has to be over, monotonic seconds; `None` for no limit yet. Set it to another time at any time.
         every_s: the longest time between two looks: a limit that is moved to an earlier time may be seen so much later.
     """
 
-    __slots__ = ("_by", "_cancelling", "_every_s", "_late", "_loop", "_task", "_timer")
+    __slots__ = ("_cancelling", "_every_s", "_late", "_loop", "_task", "_timer", "by")
 
     def __init__(self, by: float | None, every_s: float) -> None:
-        self._by = by
+        self.by = by
         self._every_s = every_s
         self._late = False
         self._timer: asyncio.TimerHandle | None = None
-
-    def move(self, by: float | None) -> None:
-        """Another time from now on, `None` for none."""
-        self._by = by
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -51,7 +47,7 @@ class Deadline:
             raise TimeoutError from error
 
     def _look(self) -> None:
-        left_s = self._every_s if self._by is None else self._by - monotonic()
+        left_s = self._every_s if self.by is None else self.by - monotonic()
         if left_s <= 0:
             self._timer, self._late = None, True
             self._task.cancel()

@@ -49,6 +49,11 @@ class GatewaySettings:
 class Generation:
     """One request from its decision to its end."""
 
+    _interrupted: Interruption | None = None
+    _settled = False
+    _judged = False
+    _stream: ClientStream | None = None
+
     def __init__(
         self,
         request: ApiRequest,
@@ -73,10 +78,6 @@ class Generation:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._interrupted: Interruption | None = None
-        self._settled = False
-        self._judged = False
-        self._stream: ClientStream | None = None
         wall_time = time.time()
         self.record = Record(
             request=request,
@@ -105,16 +106,6 @@ class Generation:
             self._stream = ClientStream(self._connection, self._send, headers, keepalive_s=self._settings.keepalive_s)
         self._connection.watch(self._client_left)
         try:
-            await self._attempt_and_finish()
-        finally:
-            if self._stream is not None:
-                await self._stream.close()
-
-    def _client_left(self) -> None:
-        self.interrupt("slow_client" if self._connection.stalled else "client_cancelled")
-
-    async def _attempt_and_finish(self) -> None:
-        try:
             await self._attempt()
             await self._finish()
         except ApiError as error:
@@ -122,6 +113,12 @@ class Generation:
         except Exception:
             log.exception("request failed", request_id=self._request.request_id)
             await self._finish_failed(fault("internal", "a fault of the coordinator; its log has the request id"))
+        finally:
+            if self._stream is not None:
+                await self._stream.close()
+
+    def _client_left(self) -> None:
+        self.interrupt("slow_client" if self._connection.stalled else "client_cancelled")
 
     async def _attempt(self) -> None:
         """Try targets until the outcome is settled, or somebody interrupts."""

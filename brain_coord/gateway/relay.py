@@ -84,13 +84,13 @@ async def relay_stream(
             if not out.write_now(ready):
                 return write(ready)
         if passage.committed:
-            silent.move(now + limits.between_events_s)
+            silent.by = now + limits.between_events_s
         return None
 
     async def write(ready: bytes) -> None:
-        silent.move(None)  # a slow client's time is not the engine's
+        silent.by = None  # a slow client's time is not the engine's
         await out.write(ready)
-        silent.move(monotonic() + limits.between_events_s)
+        silent.by = monotonic() + limits.between_events_s
 
     try:
         with silent:
@@ -153,7 +153,7 @@ async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, li
         if size > limit_bytes:
             raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
         parts.append(chunk)
-        silent.move(min(by, monotonic() + limits.between_events_s))
+        silent.by = min(by, monotonic() + limits.between_events_s)
 
     try:
         with silent:

@@ -29,11 +29,11 @@ async def test_a_time_that_has_passed_already_ends_the_first_wait():
 async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
     began = monotonic()
     with pytest.raises(TimeoutError), Deadline(began + 0.02, every_s=0.02) as deadline:
-        deadline.move(began + 0.1)
+        deadline.by = began + 0.1
         await asyncio.sleep(0.05)
-        deadline.move(None)
+        deadline.by = None
         await asyncio.sleep(0.1)
-        deadline.move(monotonic() + 0.05)
+        deadline.by = monotonic() + 0.05
         await asyncio.Event().wait()
     assert monotonic() - began >= 0.15
 
@@ -41,7 +41,7 @@ async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
 async def test_without_a_limit_nothing_ends_until_there_is_one():
     with pytest.raises(TimeoutError), Deadline(None, every_s=0.02) as deadline:
         await asyncio.sleep(0.05)
-        deadline.move(monotonic())
+        deadline.by = monotonic()
         await asyncio.Event().wait()
 
 
