@@ -24,7 +24,17 @@ from brain_coord.gateway.bodies import BodyBudget, BodyLease
 from brain_coord.gateway.dialects import DIALECTS
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError
-from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, headers_of, read_body, send_json
+from brain_coord.gateway.http import (
+    ClientGone,
+    Connection,
+    Receive,
+    Scope,
+    Send,
+    connection_of,
+    headers_of,
+    read_body,
+    send_json,
+)
 from brain_coord.gateway.passage import Passage
 from brain_coord.measure.speed import StreamClock
 from brain_coord.routing.vocabulary import ResourceClass
@@ -107,7 +117,7 @@ class HopServer:
         try:
             claims, body = await self._admit(path, scope, receive, lease)
             if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:
-                await self._watched(claims, body, receive, send)
+                await self._watched(claims, body, connection_of(scope), receive, send)
             elif path == EVENT_PATH:
                 self._event(orjson.loads(body))
                 await send_json(send, 200, b"{}", [])
@@ -135,9 +145,11 @@ class HopServer:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    async def _watched(self, claims: Mapping[str, Any], body: bytes, receive: Receive, send: Send) -> None:
+    async def _watched(
+        self, claims: Mapping[str, Any], body: bytes, connection: Connection, receive: Receive, send: Send
+    ) -> None:
         """Run a job until it ends or the other coordinator hangs up, which cancels it."""
-        job = asyncio.create_task(self._job(claims, body, send))
+        job = asyncio.create_task(self._job(claims, body, connection, send))
         self.running[job] = claims["from"]
         self.idle.clear()
 
@@ -158,7 +170,7 @@ class HopServer:
             if not self.running:
                 self.idle.set()
 
-    async def _job(self, claims: Mapping[str, Any], body: bytes, send: Send) -> None:
+    async def _job(self, claims: Mapping[str, Any], body: bytes, connection: Connection, send: Send) -> None:
         node = self.registry.get(claims["node"])
         fault = self._unfit(node, claims)
         if fault is not None or node is None:
@@ -176,7 +188,7 @@ class HopServer:
                 return
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": [_FRAMES]})
-                given.answer, end = await self._pass_on(exchange, claims["route"], target.dispatched, send)
+                given.answer, end = await self._pass_on(exchange, claims["route"], target.dispatched, connection, send)
             finally:
                 await exchange.close()
         finally:
@@ -194,7 +206,7 @@ class HopServer:
         return None
 
     async def _pass_on(
-        self, exchange: Exchange, route: str, dispatched: float, send: Send
+        self, exchange: Exchange, route: str, dispatched: float, connection: Connection, send: Send
     ) -> tuple[Answer | None, bytes]:
         """Send the answer on as it comes; what was seen of it, and the frame that ends it."""
         meter: Meter | None = None
@@ -207,7 +219,10 @@ class HopServer:
             def take(chunk: bytes) -> Waiting:
                 if meter is not None:
                     meter.feed(chunk)
-                return _data(send, frame(DATA, chunk))
+                if connection.flow.write_paused:
+                    return _data(send, frame(DATA, chunk))
+                connection.write(frame(DATA, chunk), more=True)
+                return None
 
             await exchange.pass_on(take)
         except TargetFault as fault:
