@@ -80,9 +80,9 @@ async def relay_stream(
     def take(chunk: bytes) -> Waiting:
         now = monotonic()
         if ready := passage.feed(chunk, now):
-            answer.passed_on(ready)
             if not out.write_now(ready):
                 return write(ready)
+            answer.passed_on(ready)  # after it has left: the client need not wait for the hash
         if passage.committed:
             silent.by = now + limits.between_events_s
         return None
@@ -90,6 +90,7 @@ async def relay_stream(
     async def write(ready: bytes) -> None:
         silent.by = None  # a slow client's time is not the engine's
         await out.write(ready)
+        answer.passed_on(ready)
         silent.by = monotonic() + limits.between_events_s
 
     try:
