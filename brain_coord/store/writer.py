@@ -2,7 +2,7 @@
 
 A caller gets an asyncio future that resolves once its write is durable. Futures of a commit are resolved by one
 wake-up of the event loop. A commit costs about the same for one receipt as for twenty, so while further ones are to be
-expected a write waits a moment for company; the thread is woken once for all of them.
+expected a write waits a moment for company, and a little longer while company comes; the thread is woken once for all.
 """
 
 import asyncio
@@ -49,8 +49,10 @@ class WriterLimits:
     retry_s: float = 0.5
     """Pause after a failure of the database, doubled up to `retry_max_s`."""
     retry_max_s: float = 5.0
-    company_s: float = 0.004
-    """How long a write waits for others while more are expected."""
+    company_s: float = 0.010
+    """How long a write waits for others at most, while more are expected."""
+    alone_s: float = 0.002
+    """How long it waits while none comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,18 @@ class Writer:
             if len(gathered) >= min(self.expected(), self._limits.batch):
                 self._hand_over()
             elif self._timer is None:
-                self._timer = self._loop.call_later(self._limits.company_s, self._hand_over)
+                self._wait_for_company(time.monotonic() + self._limits.company_s)
         return future
+
+    def _wait_for_company(self, until: float) -> None:
+        self._timer = self._loop.call_later(self._limits.alone_s, self._look, len(self._gathered), until)
+
+    def _look(self, before: int, until: float) -> None:
+        """Wait on while others come: a few together cost little more than one, and under load they do come."""
+        if len(self._gathered) > before and time.monotonic() < until:
+            self._wait_for_company(until)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         """Give the thread what was gathered."""
