@@ -72,6 +72,16 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def sent_job() -> tuple[Bench, Wire, Slot]:
+    """A slot that a job was sent to."""
+    bench = Bench()
+    wire, slot = bench.connect()
+    await settle()
+    await bench.pool.take()
+    await send_job(slot)
+    return bench, wire, slot
+
+
 async def run_job(wire: Wire, slot: Slot) -> bytes:
     await send_job(slot)
     wire.text(type="accepted", id="j1")
@@ -150,11 +160,7 @@ async def test_a_wait_that_is_given_up_does_not_lose_the_slot():
 
 
 async def test_a_connection_that_drops_ends_its_job_at_once():
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    bench, wire, slot = await sent_job()
     wire.hang_up()
     with pytest.raises(SlotLost):
         await slot.read()
@@ -163,11 +169,7 @@ async def test_a_connection_that_drops_ends_its_job_at_once():
 
 
 async def test_a_session_that_ends_wakes_a_job_that_reads_from_a_silent_node():
-    bench = Bench()
-    _, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    bench, _, slot = await sent_job()
     reading = asyncio.create_task(slot.read())
     await settle()
     bench.pool.close("silent for three heartbeats")
@@ -178,11 +180,7 @@ async def test_a_session_that_ends_wakes_a_job_that_reads_from_a_silent_node():
 
 
 async def test_a_session_that_ends_wakes_a_job_that_reads_by_itself():
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    bench, wire, slot = await sent_job()
     wire.text(type="accepted", id="j1")
     assert await slot.read() is TAKEN
     reading = asyncio.create_task(slot.read())
@@ -193,11 +191,7 @@ async def test_a_session_that_ends_wakes_a_job_that_reads_by_itself():
 
 
 async def test_a_cancel_from_outside_is_not_taken_for_a_lost_slot():
-    bench = Bench()
-    _, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    _, _, slot = await sent_job()
     reading = asyncio.create_task(slot.read())
     await settle()
     reading.cancel()
@@ -207,11 +201,7 @@ async def test_a_cancel_from_outside_is_not_taken_for_a_lost_slot():
 
 
 async def test_cancelling_a_job_waits_for_its_end_and_keeps_the_connection():
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    bench, wire, slot = await sent_job()
     wire.text(type="accepted", id="j1")
     wire.data(b"more that was on its way")
     wire.text(type="end", id="j1", ok=False, cause="cancelled")
@@ -225,11 +215,7 @@ async def test_cancelling_a_job_waits_for_its_end_and_keeps_the_connection():
 
 async def test_a_node_that_does_not_answer_a_cancel_loses_the_connection(monkeypatch):
     monkeypatch.setattr("brain_coord.link.slot.CANCEL_S", 0.02)
-    bench = Bench()
-    _, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    bench, _, slot = await sent_job()
     await slot.cancel()
     slot.give_back()
     await asyncio.wait(bench.tasks)
@@ -237,11 +223,7 @@ async def test_a_node_that_does_not_answer_a_cancel_loses_the_connection(monkeyp
 
 
 async def test_an_answer_to_another_job_ends_the_connection():
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    _, wire, slot = await sent_job()
     wire.text(type="accepted", id="another")
     with pytest.raises(SlotLost, match="another job"):
         await slot.read()
@@ -249,11 +231,7 @@ async def test_an_answer_to_another_job_ends_the_connection():
 
 
 async def test_a_frame_that_is_no_message_ends_the_connection():
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    _, wire, slot = await sent_job()
     wire.text(type="head", id="j1", status="OK")
     with pytest.raises(SlotLost, match="protocol"):
         await slot.read()
@@ -274,11 +252,7 @@ async def test_a_socket_that_breaks_while_the_body_is_sent_is_a_lost_slot():
 
 async def taken_slot() -> tuple[Wire, Slot]:
     """A slot whose job was accepted and answers."""
-    bench = Bench()
-    wire, slot = bench.connect()
-    await settle()
-    await bench.pool.take()
-    await send_job(slot)
+    _, wire, slot = await sent_job()
     wire.text(type="accepted", id="j1")
     assert await slot.read() is TAKEN
     return wire, slot
