@@ -101,8 +101,8 @@ async def relay_stream(
         raise TargetFault("timeout", f"the engine was silent for too long {what}", ran=True) from None
     ready, tail = passage.end(monotonic())
     if ready:
-        answer.passed_on(ready)
         await out.write(ready)
+        answer.passed_on(ready)
     return tail
 
 
