@@ -170,7 +170,6 @@ class GuardedConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """A head that does not end with what came is timed, and counted; bodies are bounded elsewhere."""
-        self.bounds.idle.pop(self, None)
         self._read_bytes = len(data)
         if self._heading:
             self._more_bytes += len(data)
@@ -185,7 +184,8 @@ class GuardedConnection(ClientConnection):
             self._start_head_timer()
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """A head begins; blank lines before it are none, and leave the connection idle."""
+        self.bounds.idle.pop(self, None)
         super().on_message_begin()
         self._heading = True
         self._first_bytes, self._more_bytes = self._read_bytes, 0

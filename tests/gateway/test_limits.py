@@ -288,6 +288,13 @@ async def test_a_head_that_trickles_is_cut_off(coordinator):
     assert reply.headers["connection"] == "close"
 
 
+async def test_blank_lines_keep_no_connection_open(coordinator):
+    coordinator.reload(SETTINGS.replace("idle_s = 30", "idle_s = 0.5", 1))
+    async with RawClient(coordinator.url) as client:
+        await client.send(b"\r\n")
+        assert await client.read_some() == b""
+
+
 @pytest.mark.parametrize(
     "head",
     [
