@@ -80,7 +80,7 @@ class Measured(Watched):
         factor = density.factor(node_id, model, "answers", trusted)
         self.density_factor[model] = factor
         window = self.decode_tok_s.get(model)
-        ordered = [] if window is None else window.ordered[:]
+        ordered = [] if window is None else [*window.ordered]
         if factor < 1:
             ordered = [value * factor for value in ordered]
         if model in benchmarked:

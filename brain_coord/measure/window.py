@@ -1,6 +1,5 @@
 """Median over recent samples of one quantity: robust against stalls and against the odd lie, with its count and its age."""
 
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,33 +16,43 @@ MAX_AGE_S: Final = 24 * 3600.0
 class MedianWindow:
     """The last samples of one quantity; times in seconds of the monotonic clock."""
 
-    _samples: deque[tuple[float, float]] = field(default_factory=deque)
-    ordered: list[float] = field(default_factory=list)
-    """The samples that count, the least first."""
+    _values: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _taken: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """When each of them was added."""
+    _ordered: list[float] | None = None
+    """Sorted when somebody asks: answers come far more often than anybody wants to know of first outputs."""
 
     @classmethod
     def of(cls, values: Sequence[float], now: float) -> "MedianWindow":
         """The window with samples that another coordinator took, oldest first."""
-        kept = values[-SAMPLES:]
-        return cls(deque((now, value) for value in kept), sorted(kept))
+        window = cls()
+        for value in values:
+            window.add(value, now)
+        return window
+
+    @property
+    def ordered(self) -> Sequence[float]:
+        """The samples that count, the least first."""
+        ordered = self._ordered
+        if ordered is None:
+            ordered = self._ordered = sorted(self._values)
+        return ordered
 
     @property
     def value(self) -> float | None:
         """The median, `None` before the first sample."""
-        return middle(self.ordered) if self.ordered else None
+        return middle(self.ordered) if self._values else None
 
     def reached(self, count: int) -> float | None:
         """What so many of the samples reached; `None` with fewer."""
-        return self.ordered[-count] if len(self.ordered) >= count else None
+        return self.ordered[-count] if len(self._values) >= count else None
 
     def add(self, value: float, now: float) -> None:
         """Add one sample."""
-        samples = self._samples
-        samples.append((now, value))
-        insort(self.ordered, value)
-        if len(samples) > SAMPLES:
-            self._drop()
-        if samples[0][0] < now - MAX_AGE_S:
+        self._values.append(value)
+        self._taken.append(now)
+        self._ordered = None
+        if self._taken[0] < now - MAX_AGE_S:
             self.expire(now)
 
     def at_most(self, value: float, now: float) -> bool:
@@ -57,24 +66,22 @@ class MedianWindow:
     def expire(self, now: float) -> bool:
         """Forget samples that are too old; returns whether there were any."""
         expired = False
-        while self._samples and self._samples[0][0] < now - MAX_AGE_S:
-            self._drop()
+        while self._taken and self._taken[0] < now - MAX_AGE_S:
+            self._taken.popleft()
+            self._values.popleft()
+            self._ordered = None
             expired = True
         return expired
-
-    def _drop(self) -> None:
-        _, value = self._samples.popleft()
-        del self.ordered[bisect_left(self.ordered, value)]
 
     @property
     def values(self) -> list[float]:
         """The samples that count, oldest first."""
-        return [value for _, value in self._samples]
+        return list(self._values)
 
     @property
     def samples(self) -> int:
         """How many samples the median stands on."""
-        return len(self._samples)
+        return len(self._values)
 
 
 def middle(ordered: Sequence[float]) -> float:
