@@ -6,7 +6,6 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
-from brain_coord.fleet.lessons import Answer
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
@@ -117,20 +116,20 @@ class NodeTarget:
         if total_ms is not None:
             self._samples.completed(total_ms)
         if stream is not None:
-            answer = Answer(
-                sample=stream,
+            node, now, dispatched = self._node, monotonic(), self.dispatched
+            resized = self._registry.lessons.learn(
+                node,
+                self.model,
+                stream,
+                now,
                 prompt_bytes=self._prompt_bytes,
-                dispatched=self.dispatched,
+                dispatched=dispatched,
                 streamed=first_output_ms is not None,
-                load=self._load(),
+                load=node.load.mean(self._load_before, dispatched, now),
             )
-            self._registry.learn(self._node, self.model, answer)
+            if resized:
+                self._registry.resized(node)
         self._registry.outcome(self._node, result, self.model)
-
-    def _load(self) -> float:
-        """Jobs on the node since this one was dispatched, on average."""
-        now = monotonic()
-        return (self._node.load.until(now) - self._load_before) / max(1e-9, now - self.dispatched)
 
 
 class NodeExchange:

@@ -18,7 +18,7 @@ from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
 from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
 from brain_coord.fleet.node import Node
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.bodies import BodyBudget, BodyLease
 from brain_coord.gateway.dialects import DIALECTS
@@ -264,8 +264,7 @@ class HopServer:
                 return
             node = self.registry.get(said["node"])
             if node is not None and node.session is not None:
-                event = NodeEvent(node, said["event"], said["result"], said["model"], said["detail"])
-                self.registry.record(event)
+                self.registry.record(node, said["event"], said["result"], said["model"], said["detail"])
         except KeyError as error:
             log.warning(
                 "an outcome is not understood; the other coordinator may be of another version", cause=str(error)

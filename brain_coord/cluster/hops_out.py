@@ -14,9 +14,9 @@ from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, HopClient
 from brain_coord.cluster.remote_target import RemoteExchange
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.cluster.view import Effect, SharedView
-from brain_coord.fleet.node import Elsewhere
-from brain_coord.fleet.registry import NodeEvent
+from brain_coord.fleet.node import Elsewhere, Node
 from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.store.records import Outcome
 
 log = structlog.get_logger("brain.cluster")
 
@@ -100,18 +100,18 @@ class HopsOut:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             log.info("an outcome was not told", replica=replica, cause=type(error).__name__)
 
-    def forward(self, event: NodeEvent) -> None:
+    def forward(self, node: Node, outcome: Outcome) -> None:
         """What was seen of a node counts where its link is."""
-        where = event.node.elsewhere
+        where = node.elsewhere
         assert where is not None
         self.event(
             where,
             kind="event",
-            node=event.node.node_id,
-            event=event.kind,
-            result=event.result,
-            model=event.model,
-            detail=event.detail,
+            node=node.node_id,
+            event=outcome.kind,
+            result=outcome.result,
+            model=outcome.model,
+            detail=outcome.detail,
         )
 
     async def stray(self, ticket: str, scope: Scope, receive: Receive, send: Send) -> bool:

@@ -1,7 +1,7 @@
 """What answers and benchmarks teach about a node: its speed, what its tokens are worth, and how many jobs it bears at once."""
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from brain_coord.fleet.node import Node
 from brain_coord.measure.credit import Credit, credit, delivered
@@ -15,24 +15,6 @@ OWN_STALL_SHARE: Final = 0.05
 """A stream across which our own loop stood still for more than this share of its time teaches nothing."""
 
 
-class Answer(NamedTuple):
-    """One completed answer that was not empty.
-
-    Attributes:
-        sample: what came when.
-        prompt_bytes: size of the request's body.
-        dispatched: when the job left for the node, monotonic seconds.
-        streamed: whether the answer was a stream.
-        load: jobs on the node while it ran, on average.
-    """
-
-    sample: StreamSample
-    prompt_bytes: int
-    dispatched: float
-    streamed: bool
-    load: float = 1.0
-
-
 @dataclass(slots=True)
 class Lessons:
     """Owned by the event loop's thread. `now` is in seconds of the monotonic clock."""
@@ -42,9 +24,30 @@ class Lessons:
     trusted: frozenset[str] = frozenset()
     """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
-    def learn(self, node: Node, model: str, answer: Answer, now: float) -> bool:
-        """Take in the timings of an answer; whether the node has more slots by it, or fewer."""
-        sample, prompt_bytes, dispatched, streamed, load = answer
+    def learn(
+        self,
+        node: Node,
+        model: str,
+        sample: StreamSample,
+        now: float,
+        *,
+        prompt_bytes: int,
+        dispatched: float,
+        streamed: bool,
+        load: float,
+    ) -> bool:
+        """Take in one completed answer that was not empty; whether the node has more slots by it, or fewer.
+
+        Args:
+            node: that answered.
+            model: that it answered with.
+            sample: what came when.
+            now: monotonic seconds.
+            prompt_bytes: size of the request's body.
+            dispatched: when the job left for the node, monotonic seconds.
+            streamed: whether the answer was a stream.
+            load: jobs on the node while it ran, on average.
+        """
         clock, (tokens, basis), _ = sample
         measured = node.measured
         rtt_ms = measured.rtt.rtt_ms

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 import structlog
 
 from brain_coord.fleet.health import EMPTY
-from brain_coord.fleet.lessons import Answer, Lessons
+from brain_coord.fleet.lessons import Lessons
 from brain_coord.fleet.liveness import is_silent
 from brain_coord.fleet.node import Elsewhere, Node, Session, State
 from brain_coord.fleet.skips import Ask, SkipBook
@@ -18,7 +18,7 @@ from brain_coord.fleet.snapshot import node_state, unfit_for
 from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.rtt import RttEstimator
 from brain_coord.routing.inputs import ModelNeed
-from brain_coord.store.records import Benchmark
+from brain_coord.store.records import Benchmark, Outcome
 from brain_node.contract.messages import Heartbeat, Offer, Refusal, Report
 
 log = structlog.get_logger("brain.fleet")
@@ -39,17 +39,6 @@ class StateChange(NamedTuple):
     before: str
     after: str
     reason: str
-
-
-class NodeEvent(NamedTuple):
-    """Something that the coordinator saw a node do: how its reliability and its fitness come about."""
-
-    node: Node
-    kind: Kind
-    result: str
-    """`completed`, `failed`, `timed_out`, `matched` or `mismatched`."""
-    model: str
-    detail: str | None = None
 
 
 @dataclass(slots=True)
@@ -74,9 +63,9 @@ class Registry:
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
     on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
-    on_event: list[Callable[[NodeEvent], None]] = field(default_factory=list)
+    on_event: list[Callable[[Node, Outcome], None]] = field(default_factory=list)
     on_doubt: list[Callable[[Node], None]] = field(default_factory=list)
-    forward: Callable[[NodeEvent], None] | None = None
+    forward: Callable[[Node, Outcome], None] | None = None
     """Takes what was seen of a node whose link another coordinator holds: that one counts it."""
     on_slots: list[Callable[[Node], None]] = field(default_factory=list)
     """Hears when a node that had collapsed under its jobs is given fewer slots, or more again."""
@@ -244,13 +233,14 @@ class Registry:
         load = node.load
         load.going_on += 1
         if node.borne.began(load.going_on, node.reported.offer.slots):
-            self._resized(node)
+            self.resized(node)
 
     def ends(self, node: Node) -> None:
         """A job that had begun to answer is over."""
         node.load.going_on -= 1
 
-    def _resized(self, node: Node) -> None:
+    def resized(self, node: Node) -> None:
+        """The node was seen to bear more slots than it had, or fewer."""
         borne, claimed = node.borne, node.reported.offer.slots
         if borne.limit < node.slots_limit:
             log.warning("slots cut to what the node bears", node=node.node_id, slots=borne.limit, claimed=claimed)
@@ -266,7 +256,7 @@ class Registry:
     def outcome(self, node: Node, result: str, model: str) -> None:
         """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
         node.load.ended += 1
-        self.record(NodeEvent(node, "customer", result, model))
+        self.record(node, "customer", result, model)
 
     def empty(self, node: Node) -> None:
         """A job ended well and brought nothing: it counts for nothing, but too many ask for a canary."""
@@ -277,14 +267,13 @@ class Registry:
             for hook in self.on_doubt:
                 hook(node)
 
-    def record(self, event: NodeEvent) -> None:
+    def record(self, node: Node, kind: Kind, result: str, model: str, detail: str | None = None) -> None:
         """Something counts for or against a node: its fitness follows, and whoever keeps scores is told."""
-        node, kind, result, model, detail = event
-        now = monotonic()
+        outcome = Outcome(node.node_id, kind, result, time.time(), model, detail)
         if node.elsewhere is not None and self.forward is not None:
-            self.forward(event)
+            self.forward(node, outcome)
             return
-        health, passed = node.health, result == "completed"
+        health, passed, now = node.health, result == "completed", monotonic()
         if result in ("matched", "mismatched"):
             turned = health.comparison(agreed=result == "matched", now=now)
         elif kind == "canary":
@@ -296,7 +285,7 @@ class Registry:
         else:
             turned = False  # it gets no work with this model anyway, until it has been measured
         for hook in self.on_event:
-            hook(event)
+            hook(node, outcome)
         if turned:
             self._fitness(node)
 
@@ -313,11 +302,6 @@ class Registry:
         self.capacity()
 
     # --- measurements -------------------------------------------------------------------------------------------------
-
-    def learn(self, node: Node, model: str, answer: Answer) -> None:
-        """Take in the timings of one completed answer that was not empty."""
-        if self.lessons.learn(node, model, answer, monotonic()):
-            self._resized(node)
 
     def benchmarked(self, node: Node, benchmark: Benchmark, tokens: int = 0, text_bytes: int = 0) -> None:
         """A benchmark was taken, or remembered; `tokens` as reported for `text_bytes` of prose."""

@@ -11,7 +11,7 @@ import structlog
 
 from brain_coord.fleet.health import Health
 from brain_coord.fleet.node import Node
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.reliability import WINDOW_S
 from brain_coord.fleet.standing import DAY_S, RECALLED, Standing
 from brain_coord.fleet.uptime import PERIOD_S, UptimeMeter
@@ -95,13 +95,10 @@ class ScoreKeeper:
         node.health = Health.recalled((now - (wall_s - each.at_s), each.kind, each.result) for each in outcomes)
         self._score(node, standing, wall_s)
 
-    def event(self, event: NodeEvent) -> None:
+    def event(self, node: Node, outcome: Outcome) -> None:
         """Something counts for or against a node; the score follows at once, the archive a moment later."""
-        node, kind, result, model, detail = event
-        outcome = Outcome(node.node_id, kind, result, time.time(), model, detail)
-        standing = self.standings.get(node.node_id)
-        if standing is not None:
-            standing.add(outcome)
+        standing = self.standings.get(outcome.node_id)
+        if standing is not None and standing.add(outcome):
             self._score(node, standing, outcome.at_s)
         self.archive.add_outcome(outcome)
 

@@ -46,23 +46,20 @@ class Standing:
             standing.observed(day.day, day.connected_s, day.observed_s)
         return standing
 
-    def add(self, outcome: Outcome) -> None:
-        """One more outcome; the oldest beyond the window falls out."""
-        if outcome.kind == "benchmark":
-            return
-        if outcome.result in _DONE:
-            self._append(self.done, outcome)
-        elif outcome.result in _COMPARED:
-            self._append(self.compared, outcome)
-
-    def _append(self, kept: deque[Outcome], outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> bool:
+        """One more outcome; the oldest beyond the window falls out. Whether the score may be another by it."""
+        result, kind = outcome.result, outcome.kind
+        kept = self.done if result in _DONE else self.compared if result in _COMPARED else None
+        if kept is None or kind == "benchmark":
+            return False
         kept.append(outcome)
         if len(kept) > WINDOW_OUTCOMES:
             gone = kept.popleft()
-            if gone.result == outcome.result and gone.kind == outcome.kind:
-                return  # one like it takes its place: in a full window in which nothing fails, the score stays
+            if gone.result == result and gone.kind == kind:
+                return False  # one like it takes its place: in a full window in which nothing fails, the score stays
             self._count(gone, -1)
         self._count(outcome, 1)
+        return True
 
     def _count(self, outcome: Outcome, number: int) -> None:
         self._kinds[outcome.kind, outcome.result] += number

@@ -71,6 +71,10 @@ class Load:
         """The area up to now."""
         return self.area + self._level * (now - self._at)
 
+    def mean(self, area_then: float, then: float, now: float) -> float:
+        """Jobs since an earlier moment, on average; `area_then` is what `until` said at that moment."""
+        return (self.until(now) - area_then) / max(1e-9, now - then)
+
 
 @dataclass(slots=True)
 class BorneSlots:

@@ -14,7 +14,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import TargetFault
 from brain_coord.fleet.node import Node
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.relay import EngineFault
 from brain_coord.measure.benchmark import (
     LENGTHS,
@@ -139,7 +139,7 @@ class BenchmarkKeeper:
         # A node that left is not to blame for the run that its leaving ended, nor any for our own lateness.
         if node.session is not None and fault != OWN_LATENESS:
             result = "completed" if fault is None else "failed"
-            self.registry.record(NodeEvent(node, "benchmark", result, model, fault))
+            self.registry.record(node, "benchmark", result, model, fault)
         return fault
 
     async def _run(self, node: Node, model: str) -> str | None:

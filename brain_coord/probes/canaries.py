@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from brain_coord.fleet.node import Node
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.probes.pace import COMPARED_SHARE, DOUBT_S, Plan, ProbeSettings, next_plan
 from brain_coord.probes.questions import SUMS_FROM_B, Kind, Question, ask
 from brain_coord.probes.referee import Asked, Referee, Reply, fit_peers, idle
@@ -159,7 +159,7 @@ class CanaryKeeper:
         if reply.said is not None and not reply.said.whole.strip():
             reply = Reply("failed", cause="an empty answer")
         if reply.result != "inconclusive":
-            self.registry.record(NodeEvent(node, "canary", reply.result, model, reply.cause))
+            self.registry.record(node, "canary", reply.result, model, reply.cause)
 
     async def stop(self) -> None:
         """End every run."""

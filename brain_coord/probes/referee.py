@@ -13,7 +13,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import TargetFault
 from brain_coord.fleet.node import Node
-from brain_coord.fleet.registry import Kind, NodeEvent, Registry
+from brain_coord.fleet.registry import Kind, Registry
 from brain_coord.gateway.attempts import ERROR_BODY_BYTES
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.relay import EngineFault, PhaseLimits, engine_error, read_whole
@@ -155,7 +155,7 @@ class Referee:
     def record(self, node: Node, kind: Kind, reply: Reply, model: str) -> None:
         """A run of ours counts like a customer's job, unless it says nothing about the node."""
         if reply.result != "inconclusive":
-            self.registry.record(NodeEvent(node, kind, reply.result, model, reply.cause))
+            self.registry.record(node, kind, reply.result, model, reply.cause)
 
     def _record_verdict(self, verdict: Verdict, given: Sequence[Given], model: str) -> None:
         names = ", ".join(each.node_id for each in given)
@@ -169,6 +169,6 @@ class Referee:
         ]:
             node = self.registry.get(node_id)
             if node is not None:
-                self.registry.record(NodeEvent(node, "shadow", result, model, f"compared: {names}"))
+                self.registry.record(node, "shadow", result, model, f"compared: {names}")
         if verdict.mismatched:
             log.warning("an answer differs from its peers'", model=model, node=verdict.mismatched[0], compared=names)

@@ -2,7 +2,7 @@
 
 from brain_coord.fleet.health import FAULTS
 from brain_coord.fleet.node import Elsewhere, Node, Session
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_node.contract.messages import Offer, Report
 from tests.support.no_link import NoLink, NoSlots
 
@@ -45,5 +45,5 @@ def test_faults_and_the_way_back_are_told_with_what_the_node_was_before():
     told.clear()
     for _ in range(FAULTS):
         registry.outcome(node, "failed", "m")
-    registry.record(NodeEvent(node, "canary", "completed", "m"))
+    registry.record(node, "canary", "completed", "m")
     assert told == [("BUSY", "DEGRADED"), ("DEGRADED", "BUSY")]

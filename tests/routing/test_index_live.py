@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brain_coord.fleet.node import Node, Session
-from brain_coord.fleet.registry import NodeEvent, Registry
+from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.fleet.snapshot import node_state
 from brain_coord.fleet.watched import Watched, WatchedDict
@@ -65,7 +65,7 @@ def happens(rng, registry) -> None:
         lambda: setattr(node, "reliability", rng.randint(0, 100)),
         lambda: setattr(node, "waiting", rng.randint(0, 3)),
         lambda: node.measured.rtt.pong(node.measured.rtt.ping(rng.getrandbits(40), 0.0), rng.choice([0.01, 0.05])),
-        lambda: registry.record(NodeEvent(node, "customer", rng.choice(["completed", "failed", "failed"]), model)),
+        lambda: registry.record(node, "customer", rng.choice(["completed", "failed", "failed"]), model),
         lambda: node.measured.decode_tok_s.setdefault(model, MedianWindow()).add(20.0, 0.0),
         lambda: registry.lessons.expire(node, 1e9),
     ]
