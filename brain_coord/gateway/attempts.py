@@ -169,10 +169,10 @@ class _Try:
         phases = limits.phases
         self._limit = Deadline(
             self._started + phases.accept_within_s(len(request.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, max(0.0, remaining)),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
         )
         self._late = _not_accepted
-        """What it means when the limit passes now."""
+        """What it means when a phase's limit passes now; that of the whole is the request's own."""
 
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""
@@ -207,7 +207,8 @@ class _Try:
                     exchange = await self._target.start(job)
                     settled = await self._exchange(exchange)
             except TimeoutError:
-                raise self._late() from None
+                late = _out_of_time if monotonic() >= self._limit.end else self._late
+                raise late() from None
             cause = None if settled and result.refusal is None else f"status_{self._status}"
             blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
         except TargetFault as fault:
@@ -258,17 +259,18 @@ class _Try:
             generates = request.dialect.streams
             head_s = limits.phases.whole_answer_s(request.max_output_tokens, generates=generates)
         now = monotonic()
-        by = now + min(head_s, self._remaining)
         fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
         self._late = _silent if fair else _cut_short
-        self._limit.by = by
+        limit = self._limit
+        limit.by = now + min(head_s, self._remaining)
         head = await exchange.head()
-        # A stream that keeps coming is no fault of the target; the request's own time is up.
-        self._late = _out_of_time
-        self._limit.by = None if self._stream is None else now + self._remaining
+        self._late = _silent
+        if self._stream is not None:  # one that keeps coming is no fault of the target
+            limit.end = now + self._remaining
         self._status = head.status
         if head.status >= 400:
-            body = await read_whole(exchange, limits.phases, limits.phases.first_output_s, ERROR_BODY_BYTES)
+            limit.by = monotonic() + limits.phases.first_output_s
+            body = await read_whole(exchange, limit, limits.phases, ERROR_BODY_BYTES)
             return self._error(engine_error(head.status, body), head.retry_after)
         result.content_type = head.content_type
         if self._stream is not None:
@@ -277,11 +279,12 @@ class _Try:
                 request.dialect,
                 answer,
                 self._stream,
+                limit,
                 client_usage=request.client_usage,
                 limits=limits.phases,
             )
         else:
-            result.body = await relay_whole(exchange, request.dialect, answer, limits.phases, by - monotonic())
+            result.body = await relay_whole(exchange, request.dialect, answer, limit, limits.phases)
         return True
 
     def _error(self, error: EngineFault, retry_after: str | None) -> bool:

@@ -1,29 +1,36 @@
 """A limit on how long a block may wait: `asyncio.timeout` on our own clock, at a third of its cost, and moved for nothing.
 
-A request goes through several phases with a limit each, and a stream moves its limit with every event. So moving it only
+An attempt goes through several phases with a limit each, and a stream moves its limit with every event. So moving it only
 notes the new time; the timer looks at that when it goes off, and sets itself again if it was too early.
 """
 
 import asyncio
+from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-_SOON_S = 0.01
+NEVER: Final = inf
+
+_SOON_S: Final = 0.01
 
 
 class Deadline:
     """Ends the block with `TimeoutError` when it is late. Enter it once, inside a task.
 
     Args:
-        by: when it has to be over, monotonic seconds; `None` for no limit yet. Set it to another time at any time.
+        by: when the phase has to be over, monotonic seconds, or `NEVER`. Set it to another time at any time.
         every_s: the longest time between two looks: a limit that is moved to an earlier time may be seen so much later.
+
+    Attributes:
+        end: when the block has to be over, whatever its phase; `NEVER` at first, and set at any time as well.
     """
 
-    __slots__ = ("_cancelling", "_every_s", "_late", "_loop", "_task", "_timer", "by")
+    __slots__ = ("_cancelling", "_every_s", "_late", "_loop", "_task", "_timer", "by", "end")
 
-    def __init__(self, by: float | None, every_s: float) -> None:
+    def __init__(self, by: float, every_s: float) -> None:
         self.by = by
+        self.end = NEVER
         self._every_s = every_s
         self._late = False
         self._timer: asyncio.TimerHandle | None = None
@@ -47,7 +54,7 @@ class Deadline:
             raise TimeoutError from error
 
     def _look(self) -> None:
-        left_s = self._every_s if self.by is None else self.by - monotonic()
+        left_s = min(self.by, self.end) - monotonic()
         if left_s <= 0:
             self._timer, self._late = None, True
             self._task.cancel()

@@ -12,7 +12,7 @@ import orjson
 
 from brain_coord.classes.target import Exchange, TargetFault, Waiting
 from brain_coord.gateway.answer import Answer
-from brain_coord.gateway.deadline import Deadline
+from brain_coord.gateway.deadline import NEVER, Deadline
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.engine_fault import EngineFault, engine_error
 from brain_coord.gateway.passage import Passage, Tail
@@ -65,17 +65,32 @@ class PhaseLimits:
 
 
 async def relay_stream(
-    exchange: Exchange, dialect: Dialect, answer: Answer, out: Writer, *, client_usage: bool, limits: PhaseLimits
+    exchange: Exchange,
+    dialect: Dialect,
+    answer: Answer,
+    out: Writer,
+    limit: Deadline,
+    *,
+    client_usage: bool,
+    limits: PhaseLimits,
 ) -> Tail:
     """Pass a stream on up to, and without, its end.
 
+    Args:
+        exchange: with the target.
+        dialect: of the route.
+        answer: gets the times and counts; its `delivered_bytes` tell whether anything was committed.
+        out: the client.
+        limit: which the caller has entered; moved as the engine speaks, so that its silence ends the attempt.
+        client_usage: whether the client asked for the usage.
+        limits: of the phases.
+
     Raises:
-        TargetFault: the target broke off, or was silent for too long. `answer.delivered_bytes` tells whether anything
-            was committed.
+        TargetFault: the target broke off.
         EngineFault: the engine sent an error event.
     """
     passage = Passage(dialect, answer, client_usage=client_usage)
-    silent = Deadline(answer.clock.dispatched + limits.first_output_s, every_s=limits.between_events_s)
+    limit.by = answer.clock.dispatched + limits.first_output_s
 
     def take(chunk: bytes) -> Waiting:
         now = monotonic()
@@ -84,30 +99,24 @@ async def relay_stream(
                 return write(ready)
             answer.passed_on(ready)  # after it has left: the client need not wait for the hash
         if passage.committed:
-            silent.by = now + limits.between_events_s
+            limit.by = now + limits.between_events_s
         return None
 
     async def write(ready: bytes) -> None:
-        silent.by = None  # a slow client's time is not the engine's
+        limit.by = NEVER  # a slow client's time is not the engine's
         await out.write(ready)
         answer.passed_on(ready)
-        silent.by = monotonic() + limits.between_events_s
+        limit.by = monotonic() + limits.between_events_s
 
-    try:
-        with silent:
-            await exchange.pass_on(take)
-    except TimeoutError:
-        what = "between two events" if passage.committed else "before the first output"
-        raise TargetFault("timeout", f"the engine was silent for too long {what}", ran=True) from None
+    await exchange.pass_on(take)
     ready, tail = passage.end(monotonic())
     if ready:
-        await out.write(ready)
-        answer.passed_on(ready)
+        await write(ready)
     return tail
 
 
 async def relay_whole(
-    exchange: Exchange, dialect: Dialect, answer: Answer, limits: PhaseLimits, whole_s: float
+    exchange: Exchange, dialect: Dialect, answer: Answer, limit: Deadline, limits: PhaseLimits
 ) -> bytes:
     """A whole answer as it came; its counts are in `answer` then.
 
@@ -115,14 +124,14 @@ async def relay_whole(
         exchange: with the target.
         dialect: of the route.
         answer: gets the counts.
+        limit: as for `read_whole`.
         limits: of the phases.
-        whole_s: what is left of its time.
 
     Raises:
-        TargetFault: it broke off, was silent for too long, is too large, or is no JSON object.
+        TargetFault: it broke off, is too large, or is no JSON object.
         EngineFault: the engine reported an error under a good status.
     """
-    body = await read_whole(exchange, limits, whole_s)
+    body = await read_whole(exchange, limit, limits)
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -137,16 +146,22 @@ async def relay_whole(
     return body
 
 
-async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, limit_bytes: int = REPLY_BYTES) -> bytes:
+async def read_whole(exchange: Exchange, limit: Deadline, limits: PhaseLimits, limit_bytes: int = REPLY_BYTES) -> bytes:
     """The whole body of an answer.
 
+    Args:
+        exchange: with the target.
+        limit: which the caller has entered, at the time when the body has to be whole; silence between two pieces ends it
+            sooner.
+        limits: of the phases.
+        limit_bytes: the most that it may be.
+
     Raises:
-        TargetFault: it broke off, was silent for too long, or is larger than the limit.
+        TargetFault: it broke off, or is larger than the limit.
     """
     parts: list[bytes] = []
     size = 0
-    by = monotonic() + whole_s
-    silent = Deadline(by, every_s=limits.between_events_s)
+    by = limit.by
 
     def take(chunk: bytes) -> None:
         nonlocal size
@@ -154,11 +169,7 @@ async def read_whole(exchange: Exchange, limits: PhaseLimits, whole_s: float, li
         if size > limit_bytes:
             raise TargetFault("too_large", f"the answer is larger than {limit_bytes} bytes", ran=True)
         parts.append(chunk)
-        silent.by = min(by, monotonic() + limits.between_events_s)
+        limit.by = min(by, monotonic() + limits.between_events_s)
 
-    try:
-        with silent:
-            await exchange.pass_on(take)
-    except TimeoutError:
-        raise TargetFault("timeout", "the engine was silent for too long", ran=True) from None
+    await exchange.pass_on(take)
     return b"".join(parts)

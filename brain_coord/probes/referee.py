@@ -15,6 +15,7 @@ from brain_coord.classes.target import TargetFault
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Kind, Registry
 from brain_coord.gateway.attempts import ERROR_BODY_BYTES
+from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.relay import EngineFault, PhaseLimits, engine_error, read_whole
 from brain_coord.measure.transcript import Transcript, read_transcript
@@ -107,12 +108,12 @@ class Referee:
             return (await run_probe(target, asked.body, timeout_s=TIMEOUT_S, dialect=dialect)).data
         limits = PhaseLimits(accept_s=10.0, first_output_s=TIMEOUT_S, between_events_s=TIMEOUT_S)
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            with Deadline(monotonic() + TIMEOUT_S, every_s=TIMEOUT_S) as limit:
                 exchange = await target.start(job_of(asked.path, asked.model, asked.body))
                 try:
                     head = await exchange.head()
                     size = ERROR_BODY_BYTES if head.status >= 400 else ERROR_BODY_BYTES * 4
-                    data = await read_whole(exchange, limits, TIMEOUT_S, size)
+                    data = await read_whole(exchange, limit, limits, size)
                 finally:
                     await exchange.close()
         except TimeoutError:

@@ -3,7 +3,6 @@
 A node must not be able to tell it from a customer's: the same path, the same message, an id and a deadline of the same shape.
 """
 
-import asyncio
 import random
 import secrets
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from time import monotonic
 from brain_coord.classes.target import JobSpec, Target, TargetFault
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.attempts import ERROR_BODY_BYTES, Limits
+from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.dialects import CHAT, Dialect
 from brain_coord.gateway.relay import PhaseLimits, engine_error, read_whole, relay_stream
 from brain_coord.measure.speed import StreamClock
@@ -67,16 +67,17 @@ async def run_probe(target: Target, body: bytes, *, timeout_s: float, dialect: D
     dispatched = monotonic()
     answer = Answer(StreamClock(dispatched))
     try:
-        async with asyncio.timeout(timeout_s):
+        with Deadline(dispatched + timeout_s, every_s=timeout_s) as limit:
+            limit.end = limit.by
             exchange = await target.start(job_of(dialect.path, target.model, body))
             try:
                 head = await exchange.head()
                 if head.status >= 400:
                     raise engine_error(
-                        head.status, await read_whole(exchange, limits, timeout_s, limit_bytes=ERROR_BODY_BYTES)
+                        head.status, await read_whole(exchange, limit, limits, limit_bytes=ERROR_BODY_BYTES)
                     )
                 out = Collected(bytearray())
-                tail = await relay_stream(exchange, dialect, answer, out, client_usage=False, limits=limits)
+                tail = await relay_stream(exchange, dialect, answer, out, limit, client_usage=False, limits=limits)
             finally:
                 await exchange.close()
     except TimeoutError:

@@ -5,7 +5,7 @@ from time import monotonic
 
 import pytest
 
-from brain_coord.gateway.deadline import Deadline
+from brain_coord.gateway.deadline import NEVER, Deadline
 
 
 async def test_what_is_late_ends_with_a_timeout_and_the_task_goes_on():
@@ -31,7 +31,7 @@ async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
     with pytest.raises(TimeoutError), Deadline(began + 0.02, every_s=0.02) as deadline:
         deadline.by = began + 0.1
         await asyncio.sleep(0.05)
-        deadline.by = None
+        deadline.by = NEVER
         await asyncio.sleep(0.1)
         deadline.by = monotonic() + 0.05
         await asyncio.Event().wait()
@@ -39,10 +39,19 @@ async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
 
 
 async def test_without_a_limit_nothing_ends_until_there_is_one():
-    with pytest.raises(TimeoutError), Deadline(None, every_s=0.02) as deadline:
+    with pytest.raises(TimeoutError), Deadline(NEVER, every_s=0.02) as deadline:
         await asyncio.sleep(0.05)
         deadline.by = monotonic()
         await asyncio.Event().wait()
+
+
+async def test_no_move_goes_beyond_the_end_of_the_whole():
+    with pytest.raises(TimeoutError), Deadline(monotonic() + 60, every_s=0.02) as deadline:
+        deadline.end = monotonic() + 0.03
+        for _ in range(100):
+            deadline.by = monotonic() + 60
+            await asyncio.sleep(0.01)
+        pytest.fail("it went on")
 
 
 async def test_a_cancellation_by_somebody_else_stays_one():
