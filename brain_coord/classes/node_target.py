@@ -56,10 +56,9 @@ class NodeTarget:
         session = node.session
         if session is None:
             raise TargetFault("node_lost", "the node went offline", ran=False, blame=False)
-        if node.free <= 0:
-            raise TargetFault("no_free_slot", "another request took the last slot", ran=False, blame=False)
         assert isinstance(session.slots, SlotQueue)
-        self._registry.reserve(node)
+        if not self._registry.reserve(node):
+            raise TargetFault("no_free_slot", "another request took the last slot", ran=False, blame=False)
         slot: Slot | None = None
         try:
             slot = await session.slots.take()

@@ -100,7 +100,7 @@ class Reported(Watched):
 class Node(Watched):
     """A node that has joined at least once, connected or not."""
 
-    unwatched: ClassVar = frozenset({"active", "changes", "borne", "load", "done"})
+    unwatched: ClassVar = frozenset({"changes", "borne", "load", "done"})
 
     node_id: str
     public_key: bytes
@@ -118,14 +118,13 @@ class Node(Watched):
     tally: SkipTally = field(default_factory=SkipTally)
     elsewhere: Elsewhere | None = None
     """Set while another coordinator of the cluster holds its link; this one has no session with it then."""
-    active: int = 0
-    """Jobs on its slots at this coordinator now, the benchmark's included. The registry tells itself when it counts one."""
     changes: int = 0
     """Goes up with every change that is watched: until then nothing of the node is another but its jobs."""
     slots_limit: int = START
     """Slots as far as they are borne out; the claim counts only below it."""
     borne: BorneSlots = field(default_factory=BorneSlots)
     load: Load = field(default_factory=Load)
+    """Jobs on its slots at this coordinator, the benchmark's included. The registry tells itself when it counts one."""
     waiting: int = 0
     """Requests that wait for this node and no other."""
     done: int = 0
@@ -149,6 +148,11 @@ class Node(Watched):
         return min(self.reported.offer.slots, self.slots_limit)
 
     @property
+    def active(self) -> int:
+        """Jobs on its slots at this coordinator now."""
+        return self.load.jobs
+
+    @property
     def free(self) -> int:
         """Jobs it could take now."""
         return max(0, self.slots - self.running)
@@ -156,7 +160,7 @@ class Node(Watched):
     @property
     def running(self) -> int:
         """Jobs on it now, wherever its link is."""
-        return self.active if self.elsewhere is None else self.elsewhere.running
+        return self.load.jobs if self.elsewhere is None else self.elsewhere.running
 
     @property
     def degraded(self) -> str | None:
@@ -175,7 +179,7 @@ class Node(Watched):
             connected=session is not None or elsewhere is not None,
             drains=self.reported.draining or self.operator_drain or (session is not None and session.closing),
             degraded=degraded,
-            active=self.active if elsewhere is None else elsewhere.running,
+            active=self.load.jobs if elsewhere is None else elsewhere.running,
         )
 
     def state_view(self, now: float) -> StateView:

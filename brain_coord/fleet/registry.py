@@ -200,26 +200,34 @@ class Registry:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    def reserve(self, node: Node) -> None:
-        """Count a job on the node, before anything is awaited, so that two requests cannot take one slot."""
-        node.active = active = node.active + 1
+    def reserve(self, node: Node) -> bool:
+        """Count a job on the node, before anything is awaited, so that two requests cannot take one slot.
+
+        Returns:
+            Whether a slot was free. If so, exactly one call of `release` follows.
+        """
+        load, slots = node.load, node.slots
+        jobs = load.jobs + 1
+        if jobs > slots:
+            return False
+        load.change(jobs, monotonic())
         self._touched(node)
-        node.load.change(active, monotonic())
-        if active == node.slots:
+        if jobs == slots:
             self._turned(node)
-        if active == 1:
+        if jobs == 1:
             self._works(node, "ONLINE", "took a job")
+        return True
 
     def release(self, node: Node) -> None:
         """A job on the node is over, however it ended. Exactly one call for each `reserve`."""
-        active = node.active - 1
-        assert active >= 0, "released more jobs than were reserved"
-        node.active = active
+        load = node.load
+        jobs = load.jobs - 1
+        assert jobs >= 0, "released more jobs than were reserved"
+        load.change(jobs, monotonic())
         self._touched(node)
-        node.load.change(active, monotonic())
-        if active == node.slots - 1:
+        if jobs == node.slots - 1:
             self._turned(node)
-        if active == 0:
+        if jobs == 0:
             self._works(node, "BUSY", "finished its jobs")
         self.capacity()
 
@@ -231,8 +239,8 @@ class Registry:
     def begins(self, node: Node) -> None:
         """A job on the node has begun to answer. Exactly one call of `ends` follows."""
         load = node.load
-        load.going_on += 1
-        if node.borne.began(load.going_on, node.reported.offer.slots):
+        load.going_on = going_on = load.going_on + 1
+        if going_on >= node.borne.limit and node.borne.began(going_on, node.reported.offer.slots):
             self.resized(node)
 
     def ends(self, node: Node) -> None:

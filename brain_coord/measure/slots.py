@@ -55,21 +55,22 @@ class Load:
 
     area: float = 0.0
     """Jobs times seconds so far."""
+    jobs: int = 0
+    """Those that run now."""
     going_on: int = 0
     """Jobs that have begun to answer and go on."""
     ended: int = 0
     """Jobs of customers that ended since the coordinator started."""
-    _level: int = 0
     _at: float = 0.0
 
-    def change(self, level: int, now: float) -> None:
+    def change(self, jobs: int, now: float) -> None:
         """So many jobs run from now on; `now` in seconds of the monotonic clock."""
-        self.area += self._level * (now - self._at)  # nothing before the first job
-        self._level, self._at = level, now
+        self.area += self.jobs * (now - self._at)  # nothing before the first job
+        self.jobs, self._at = jobs, now
 
     def until(self, now: float) -> float:
         """The area up to now."""
-        return self.area + self._level * (now - self._at)
+        return self.area + self.jobs * (now - self._at)
 
     def mean(self, area_then: float, then: float, now: float) -> float:
         """Jobs since an earlier moment, on average; `area_then` is what `until` said at that moment."""
