@@ -11,8 +11,9 @@ import orjson
 
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
+from brain_coord.classes.target import ReplyHead
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
-from brain_coord.link.slot_text import Over, Status
+from brain_coord.link.slot_text import Over
 from brain_node.contract.limits import FRAME_BYTES
 from brain_node.contract.messages import NOT_RUN
 
@@ -125,7 +126,7 @@ async def _run(slot: Slot, path: str, body: bytes, timeout_s: float, most_bytes:
                 slot.close()
                 raise WorkFault("protocol", "the tab sent more than was asked")
             parts.append(message)
-        elif type(message) is Status:
+        elif type(message) is ReplyHead:
             status = message.status
         elif type(message) is Over:
             if not message.ok or status is None:

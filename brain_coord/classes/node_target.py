@@ -9,7 +9,7 @@ from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
-from brain_coord.link.slot_text import TAKEN, Over, Reply, Status
+from brain_coord.link.slot_text import TAKEN, Over, Reply
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
@@ -144,33 +144,28 @@ class NodeExchange:
 
     async def head(self) -> ReplyHead:
         """The engine's status as the node passes it on."""
-        reply = await self._read()
-        if type(reply) is Status:
-            return ReplyHead(*reply)
+        try:
+            reply = await self._slot.read()
+        except SlotLost as error:
+            raise _lost(error) from error
+        if type(reply) is ReplyHead:
+            return reply
         raise self._unexpected(reply, "the node sent an answer before its status")
 
     async def pass_on(self, take: Take) -> None:
         """Hand the engine's bytes on as they come."""
-        first = await self._read()
-        if type(first) is bytes:
-            self._began = True
-            self._registry.begins(self._node)
-            if (waiting := take(first)) is not None:
-                await waiting
-            try:
-                reply: bytes | Reply = await self._slot.pass_on(take)
-            except SlotLost as error:
-                raise _lost(error) from error
-        else:
-            reply = first
-        if type(reply) is not Over or not reply.ok:
-            raise self._unexpected(reply, "the node sent a second status")
-
-    async def _read(self) -> bytes | Reply:
         try:
-            return await self._slot.read()
+            reply = await self._slot.read()
+            if type(reply) is bytes:
+                self._began = True
+                self._registry.begins(self._node)
+                if (waiting := take(reply)) is not None:
+                    await waiting
+                reply = await self._slot.read(take)
         except SlotLost as error:
             raise _lost(error) from error
+        if type(reply) is not Over or not reply.ok:
+            raise self._unexpected(reply, "the node sent a second status")
 
     def _unexpected(self, reply: bytes | Reply, what: str) -> TargetFault:
         if type(reply) is Over:

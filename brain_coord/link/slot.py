@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 
 from brain_coord.classes.target import Take, Waiting
-from brain_coord.link.slot_text import DONE, TAKEN, Over, Reply, accepted_text, done_text, job_text, read_answer
+from brain_coord.link.slot_text import Over, Reply, job_text, read_answer
 from brain_node.contract.messages import Cancel, MessageError, encode
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -70,13 +70,11 @@ class Slot:
         self._gone = False
         """The peer has closed, behind what is unread."""
         self._take: Take | None = None
-        self._waiter: asyncio.Future[Waiting] | None = None
-        """Of the job, while there is nothing for it."""
+        self._waiter: asyncio.Future[bytes | str | Waiting] | None = None
+        """Of the job, while there is nothing for it: gets what it has to deal with itself."""
         self.closed = False
         self.taken = False
         self.job_id: str | None = None
-        self._accepted = self._done = ""
-        """The two texts of every job that hardly ever differ."""
 
     async def serve(self, pool: "SlotQueue") -> None:
         """Offer the slot to `pool` whenever it is idle, until the connection ends."""
@@ -99,10 +97,13 @@ class Slot:
         if waiter is None or waiter.done():
             if not self.taken:
                 self.close()
-            self._keep(frame)
+            self._unread.append(frame)
+            self._unread_bytes = unread_bytes = self._unread_bytes + len(frame)
+            if unread_bytes > READ_AHEAD_BYTES and not self._held:
+                self._held = True
+                self._frames.hold()
         elif (take := self._take) is None or isinstance(frame, str):
-            self._keep(frame)
-            waiter.set_result(None)
+            waiter.set_result(frame)
         else:
             try:
                 waiting = take(frame)
@@ -119,13 +120,6 @@ class Slot:
             self.close()
         self._wake()
 
-    def _keep(self, frame: bytes | str) -> None:
-        self._unread.append(frame)
-        self._unread_bytes += len(frame)
-        if self._unread_bytes > READ_AHEAD_BYTES and not self._held:
-            self._held = True
-            self._frames.hold()
-
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -141,7 +135,6 @@ class Slot:
             SlotLost: the connection is gone.
         """
         self.job_id = job_id
-        self._accepted, self._done = accepted_text(job_id), done_text(job_id)
         size = len(body)
         text = job_text(job_id, model, path, deadline_s, size)
         if size <= frame_bytes:
@@ -160,72 +153,58 @@ class Slot:
             self.close()
             raise SlotLost("the node's slot connection closed") from error
 
-    async def read(self) -> bytes | Reply:
+    async def read(self, take: Take | None = None) -> bytes | Reply:
         """The next bytes of the answer, or the next message about it.
 
-        Raises:
-            SlotLost: the connection ended, or the node broke the protocol (the connection is closed then).
-        """
-        while True:
-            while not self._unread or self.closed:
-                await self._more(None)
-            frame = self._next()
-            if isinstance(frame, bytes):
-                return frame
-            if (reply := self._reply(frame)) is not None:
-                return reply
-
-    async def pass_on(self, take: Take) -> Reply:
-        """Hand every piece of the answer to `take` as soon as it is there, until a message comes, which is returned.
+        Args:
+            take: gets the bytes instead, every piece as soon as it is there, until a message comes.
 
         Raises:
-            SlotLost: as `read`; whatever `take` raises comes out as well.
+            SlotLost: the connection ended, or the node broke the protocol (the connection is closed then); whatever
+                `take` raises comes out as well.
         """
-        while True:
-            if not self._unread or self.closed:
-                waiting = await self._more(take)
-            elif isinstance(frame := self._next(), bytes):
-                waiting = take(frame)
-            elif (reply := self._reply(frame)) is not None:
-                return reply
-            else:
-                continue
-            if waiting is not None:
-                await waiting
-
-    async def _more(self, take: Take | None) -> Waiting:
-        """Wait for something that `take` does not take at once; what has to be waited for before it takes more."""
-        if self.closed or self._gone:
-            self.close()
-            raise SlotLost("the node's slot connection closed")
-        waiter: asyncio.Future[Waiting] = self._loop.create_future()
-        self._take, self._waiter = take, waiter
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if not waiter.cancelled() and waiter.exception() is None and (waiting := waiter.result()) is not None:
-                waiting.close()  # it came in the same moment, and nobody will await it
-            raise
-        finally:
-            self._take = self._waiter = None
-
-    def _next(self) -> bytes | str:
         unread = self._unread
-        frame = unread.popleft()
-        if not unread:
-            self._unread_bytes = 0
-            if self._held:
-                self._held = False
-                self._frames.go_on()
-        return frame
+        while True:
+            came: bytes | str | Waiting
+            if unread and not self.closed:
+                came = unread.popleft()
+                if not unread:
+                    self._unread_bytes = 0
+                    if self._held:
+                        self._held = False
+                        self._frames.go_on()
+                if take is not None and isinstance(came, bytes):
+                    came = take(came)
+            elif self.closed or self._gone:
+                self.close()
+                raise SlotLost("the node's slot connection closed")
+            else:
+                self._take, self._waiter = take, self._loop.create_future()
+                try:
+                    came = await self._waiter
+                except asyncio.CancelledError:
+                    self._put_back(self._waiter)
+                    raise
+            if isinstance(came, str):
+                if (reply := self._reply(came)) is not None:
+                    return reply
+            elif isinstance(came, bytes):
+                return came
+            elif came is not None:
+                await came
+
+    def _put_back(self, waiter: "asyncio.Future[bytes | str | Waiting]") -> None:
+        """Nobody waits any longer; something may have come in the same moment."""
+        if waiter.cancelled() or waiter.exception() is not None:
+            return
+        came = waiter.result()
+        if isinstance(came, bytes | str):
+            self._unread.appendleft(came)
+        elif came is not None:
+            came.close()
 
     def _reply(self, text: str) -> Reply | None:
         """The message in a text frame, `None` for one that this version does not know."""
-        if text == self._accepted:
-            return TAKEN
-        if text == self._done and self.job_id is not None:
-            self.job_id = None
-            return DONE
         try:
             reply = read_answer(text, self.job_id)
         except MessageError as error:
@@ -252,6 +231,7 @@ class Slot:
 
     def give_back(self) -> None:
         """The job is over; the slot goes back to the pool, or is closed if the job's end was not seen, or it said more."""
+        self._take = self._waiter = None
         if self.job_id is not None or self._unread or self._gone:
             self.close()
         elif not self.closed:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from brain_coord.classes.target import ReplyHead
 from brain_node.contract.messages import Accepted, End, Head, MessageError, decode
 
 _CONTENT_TYPE_CHARS: Final = 256
@@ -20,14 +21,6 @@ class Taken:
     """The node has the whole body and runs the job."""
 
 
-class Status(NamedTuple):
-    """The engine's status, and what of its headers matters."""
-
-    status: int
-    content_type: str
-    retry_after: str | None
-
-
 class Over(NamedTuple):
     """The job is over: well, or why not."""
 
@@ -35,11 +28,21 @@ class Over(NamedTuple):
     cause: str | None
 
 
-Reply = Taken | Status | Over
+Reply = Taken | ReplyHead | Over
 """What a node says of the job that it was given."""
 
 TAKEN: Final = Taken()
 DONE: Final = Over(ok=True, cause=None)
+
+_KNOWN: Final[dict[tuple[str, str], Reply]] = {
+    ('{"type":"accepted","id":"', '"}'): TAKEN,
+    ('{"type":"end","id":"', '","ok":true}'): DONE,
+    **{
+        ('{"type":"head","id":"', f'","status":200,"content_type":"{content_type}"}}'): ReplyHead(200, content_type)
+        for content_type in ("text/event-stream; charset=utf-8", "application/json")
+    },
+}
+"""What nodes say of nearly every job, by the text before the job's id and behind it."""
 
 
 def job_text(job_id: str, model: str, path: str, deadline_s: float, body_bytes: int) -> bytes:
@@ -56,16 +59,6 @@ def job_text(job_id: str, model: str, path: str, deadline_s: float, body_bytes: 
     )
 
 
-def accepted_text(job_id: str) -> str:
-    """By which a node takes a job, as nodes write it; what is written otherwise is read as well."""
-    return f'{{"type":"accepted","id":"{job_id}"}}'
-
-
-def done_text(job_id: str) -> str:
-    """By which a node says that a job ended well; likewise."""
-    return f'{{"type":"end","id":"{job_id}","ok":true}}'
-
-
 def read_answer(text: str, job_id: str | None) -> Reply | None:
     """The message in a text frame from a node, `None` for one that says nothing of a job.
 
@@ -76,6 +69,10 @@ def read_answer(text: str, job_id: str | None) -> Reply | None:
     Raises:
         MessageError: it is no message, breaks the protocol, or is about another job.
     """
+    if job_id is not None:
+        before, _, behind = text.partition(job_id)
+        if (known := _KNOWN.get((before, behind))) is not None:
+            return known
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -92,12 +89,12 @@ def read_answer(text: str, job_id: str | None) -> Reply | None:
     return reply or _modelled(text, job_id)
 
 
-def _status(data: dict[str, Any]) -> Status | None:
+def _status(data: dict[str, Any]) -> ReplyHead | None:
     status, content_type = data.get("status"), data.get("content_type", "application/json")
     retry_after = data.get("retry_after")
     fits = type(content_type) is str and len(content_type) <= _CONTENT_TYPE_CHARS
     if type(status) is int and 100 <= status <= 599 and fits and _is_short(retry_after):
-        return Status(status, content_type, retry_after)
+        return ReplyHead(status, content_type, retry_after)
     return None
 
 
@@ -118,5 +115,5 @@ def _modelled(text: str, job_id: str | None) -> Reply | None:
     if message.id != job_id:
         raise MessageError("an answer to another job than the one that runs")
     if isinstance(message, Head):
-        return Status(message.status, message.content_type, message.retry_after)
+        return ReplyHead(message.status, message.content_type, message.retry_after)
     return Over(message.ok, message.cause) if isinstance(message, End) else TAKEN

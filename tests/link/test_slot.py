@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from brain_coord.classes.target import ReplyHead
 from brain_coord.link.slot import READ_AHEAD_BYTES, Receiver, Slot, SlotLost, SlotQueue
-from brain_coord.link.slot_text import DONE, TAKEN, Over, Status
+from brain_coord.link.slot_text import DONE, TAKEN, Over
 
 
 class Wire:
@@ -89,7 +90,7 @@ async def run_job(wire: Wire, slot: Slot) -> bytes:
     wire.data(b"answer")
     wire.text(type="end", id="j1", ok=True)
     assert await slot.read() is TAKEN
-    assert isinstance(await slot.read(), Status)
+    assert isinstance(await slot.read(), ReplyHead)
     data = await slot.read()
     assert await slot.read() == DONE
     slot.give_back()
@@ -262,7 +263,7 @@ async def test_an_answer_passes_on_within_the_call_that_brings_it():
     wire, slot = await taken_slot()
     got: list[bytes] = []
     wire.data(b"before anybody asked, ")
-    passing = asyncio.create_task(slot.pass_on(got.append))
+    passing = asyncio.create_task(slot.read(got.append))
     await settle()
     wire.data(b"at once, ")
     wire.data(b"and at once")
@@ -284,7 +285,7 @@ async def test_who_has_to_wait_gets_nothing_more_until_then_and_a_node_that_send
         await room.wait()
         got.append(len(data))
 
-    passing = asyncio.create_task(slot.pass_on(wait))
+    passing = asyncio.create_task(slot.read(wait))
     await settle()
     for _ in range(3):
         wire.data(b"x" * (READ_AHEAD_BYTES // 2))
@@ -305,7 +306,7 @@ async def test_what_is_wrong_with_an_answer_reaches_the_job_and_ends_nothing_els
     def take(data: bytes) -> None:
         raise ValueError(data)
 
-    passing = asyncio.create_task(slot.pass_on(take))
+    passing = asyncio.create_task(slot.read(take))
     await settle()
     wire.data(b"wrong")
     wire.data(b"and more")
@@ -326,7 +327,7 @@ async def test_a_job_that_is_cancelled_while_something_comes_takes_no_more():
         got.append(data)
         return never()
 
-    passing = asyncio.create_task(slot.pass_on(take))
+    passing = asyncio.create_task(slot.read(take))
     await settle()
     wire.data(b"one")
     passing.cancel()
@@ -343,7 +344,7 @@ async def test_a_job_that_is_cancelled_while_something_comes_takes_no_more():
 async def test_a_node_that_hangs_up_behind_its_answer_has_answered():
     wire, slot = await taken_slot()
     got: list[bytes] = []
-    passing = asyncio.create_task(slot.pass_on(got.append))
+    passing = asyncio.create_task(slot.read(got.append))
     await settle()
     wire.data(b"all of it")
     wire.text(type="end", id="j1", ok=True)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.link.slot_text import DONE, TAKEN, Over, Status, accepted_text, done_text, job_text, read_answer
+from brain_coord.classes.target import ReplyHead
+from brain_coord.link.slot_text import DONE, TAKEN, Over, job_text, read_answer
 from brain_node.contract.messages import Accepted, End, Head, Job, MessageError, decode, encode
 from brain_node.link import slot_text as of_nodes
 
@@ -34,7 +35,7 @@ def said(message):
         case Accepted():
             return TAKEN
         case Head():
-            return Status(message.status, message.content_type, message.retry_after)
+            return ReplyHead(message.status, message.content_type, message.retry_after)
         case End():
             return Over(message.ok, message.cause)
     return None
@@ -45,11 +46,17 @@ def test_a_job_is_written_as_the_model_writes_it():
     assert json.loads(text) == json.loads(encode(JOB))
 
 
-def test_the_usual_texts_are_those_that_nodes_write_and_mean_what_they_say():
-    assert accepted_text("req-1-1").encode() == of_nodes.accepted_text("req-1-1")
-    assert done_text("req-1-1").encode() == of_nodes.end_text("req-1-1", None)
-    assert read_answer(accepted_text("req-1-1"), "req-1-1") is TAKEN
-    assert read_answer(done_text("req-1-1"), "req-1-1") == DONE
+def test_the_usual_texts_of_nodes_are_known_without_reading_them(monkeypatch):
+    monkeypatch.setattr("brain_coord.link.slot_text.orjson", None)
+    stream, whole = "text/event-stream; charset=utf-8", "application/json"
+    usual = [
+        (of_nodes.accepted_text("req-1-1"), TAKEN),
+        (of_nodes.head_text("req-1-1", 200, stream, None), ReplyHead(200, stream)),
+        (of_nodes.head_text("req-1-1", 200, whole, None), ReplyHead(200, whole)),
+        (of_nodes.end_text("req-1-1", None), DONE),
+    ]
+    for text, meaning in usual:
+        assert read_answer(text.decode(), "req-1-1") == meaning
 
 
 @pytest.mark.parametrize(
