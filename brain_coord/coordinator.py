@@ -258,7 +258,7 @@ class Coordinator:
             return self._socket(path, scope, receive, send)
         dialect = DIALECTS.get(path)
         if dialect is not None:
-            return self.gateway.serve(dialect, scope, receive, send)
+            return self.gateway.serve(dialect, scope, receive)
         if self.cluster is not None and path.startswith(CLUSTER_PREFIX):
             return self.cluster.serve_http(path, scope, receive, send)
         return self._quiet({**scope, "path": path}, receive, send)

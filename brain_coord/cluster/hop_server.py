@@ -113,21 +113,22 @@ class HopServer:
 
     async def __call__(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of another coordinator."""
+        connection = connection_of(scope)
         lease = self.bodies.lease()
         try:
             claims, body = await self._admit(path, scope, receive, lease)
             if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:
-                await self._watched(claims, body, connection_of(scope), receive, send)
+                await self._watched(claims, body, connection, receive, send)
             elif path == EVENT_PATH:
                 self._event(orjson.loads(body))
-                await send_json(send, 200, b"{}", [])
+                await send_json(connection, 200, b"{}", b"")
             else:
-                await _refuse(send, 404, _away("another version of brain-coord"))
+                await _refuse(connection, 404, _away("another version of brain-coord"))
         except NotOurs as error:
             log.warning("hop refused", cause=str(error), address=(scope.get("client") or ("unknown",))[0])
-            await _refuse(send, 403, _away("not a coordinator of this cluster"))
+            await _refuse(connection, 403, _away("not a coordinator of this cluster"))
         except ApiError as error:
-            await _refuse(send, error.status, _away(error.message))
+            await _refuse(connection, error.status, _away(error.message))
         except ClientGone:
             return
         finally:
@@ -174,7 +175,7 @@ class HopServer:
         node = self.registry.get(claims["node"])
         fault = self._unfit(node, claims)
         if fault is not None or node is None:
-            await _refuse(send, 409, fault or _no_slot("the node is not known here"))
+            await _refuse(connection, 409, fault or _no_slot("the node is not known here"))
             return
         target = NodeTarget(self.registry, node, claims["model"], ResourceClass(claims["class"]), self._samples)
         spec = JobSpec(claims["job"], claims["model"], claims["route"], body, claims["deadline_s"])
@@ -184,7 +185,7 @@ class HopServer:
             try:
                 exchange = await target.start(spec)
             except TargetFault as refused:
-                await _refuse(send, 409, refused)
+                await _refuse(connection, 409, refused)
                 return
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": [_FRAMES]})
@@ -311,5 +312,5 @@ async def _data(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _refuse(send: Send, status: int, fault: TargetFault) -> None:
-    await send_json(send, status, orjson.dumps(_said(fault)), [])
+async def _refuse(connection: Connection, status: int, fault: TargetFault) -> None:
+    await send_json(connection, status, orjson.dumps(_said(fault)), b"")

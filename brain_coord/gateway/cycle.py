@@ -5,7 +5,7 @@ body, which in nearly every answer follows at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from re import compile as regex
 from typing import Any, Final, Protocol
 
@@ -15,12 +15,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import Event, Scope, send_error
+from brain_coord.gateway.http import Event, Scope, lines_of, send_error
 
 log = structlog.get_logger("brain.server")
-
-_LINE: Final = b"%b: %b\r\n".__mod__
-"""A header as it is written."""
 
 _CONTROL: Final = bytes(range(0x20)).replace(b"\t", b"") + b"\x7f"
 _FRAMING: Final = regex(rb"\n(content-length|transfer-encoding|connection): ([^\r]*)").findall
@@ -69,7 +66,7 @@ class Cycle:
         disconnected: whether the client left before its answer was complete.
         keep_alive: whether the connection stays open after the answer.
         response_complete: whether the last byte of the answer was written.
-        more_headers: added to the head of the answer, whoever sends it.
+        more_lines: headers that are added to the head of the answer, whoever sends it.
         awaits_continue: whether the client wants to be asked before it sends the body.
     """
 
@@ -78,7 +75,7 @@ class Cycle:
     news: asyncio.Event | None = None
     disconnected = False
     response_complete = False
-    more_headers: Sequence[tuple[bytes, bytes]] = ()
+    more_lines = b""
     awaits_continue = False
     _ended = False
     """Whether the application knows that no more of the body comes."""
@@ -110,8 +107,8 @@ class Cycle:
         if self._response_started:
             self._transport.close()
         else:
-            error = fault("internal", "a fault of the coordinator; its log says more")
-            await send_error(self.send, error, [(b"connection", b"close")])
+            self.keep_alive = False
+            await send_error(self, fault("internal", "a fault of the coordinator; its log says more"), b"")
 
     @property
     def stalled(self) -> bool:
@@ -170,24 +167,44 @@ class Cycle:
         else:
             self._begin(message["status"], message.get("headers", ()))
 
+    def begin(self, status: int, lines: bytes, length_bytes: int | None = None) -> None:
+        """The head of an answer; it leaves with the first piece of the body.
+
+        Args:
+            status: of the answer.
+            lines: its headers as they are written, without those about its length.
+            length_bytes: of the body, `None` for one that comes piece by piece.
+        """
+        if length_bytes is None:
+            self._chunked = True
+            self._take_head(status, lines + b"transfer-encoding: chunked\r\n")
+        else:
+            self._chunked, self._left_bytes = False, length_bytes
+            self._take_head(status, b"%bcontent-length: %d\r\n" % (lines, length_bytes))
+
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self._response_started = True
-        self.awaits_continue = False
-        pairs = [*self._line.server_state.default_headers, *headers, *self.more_headers]
-        head = STATUS_LINE[status] + b"".join(map(_LINE, pairs))
-        if len(head) - len(head.translate(None, _CONTROL)) != 2 * len(pairs) + 2:  # one line end each
+        """The head of an answer that an application wrote; it leaves by itself when nothing follows."""
+        pairs = list(headers)
+        lines = lines_of(pairs)
+        if len(lines) - len(lines.translate(None, _CONTROL)) != 2 * len(pairs):  # one line end each
             raise RuntimeError("a header of the answer has a control character in it")
-        for name, value in _FRAMING(head):
+        for name, value in _FRAMING(b"\n" + lines):
             self._framed(name, value)
-        if not self.keep_alive and b"\nconnection: close\r" not in head:
-            head += b"connection: close\r\n"
         if self._scope["method"] == "HEAD":
             self._chunked = False
         elif self._chunked is None and status not in (204, 304):
             self._chunked = True
-            head += b"transfer-encoding: chunked\r\n"
-        self._head = head + b"\r\n"
+            lines += b"transfer-encoding: chunked\r\n"
+        self._take_head(status, lines)
         self._line.loop.call_soon(self.write_head)
+
+    def _take_head(self, status: int, lines: bytes) -> None:
+        self._response_started = True
+        self.awaits_continue = False
+        standing = lines_of(self._line.server_state.default_headers)
+        says_close = self.keep_alive or b"\nconnection: close\r" in b"\n" + lines
+        end = b"\r\n" if says_close else b"connection: close\r\n\r\n"
+        self._head = b"%b%b%b%b%b" % (STATUS_LINE[status], standing, lines, self.more_lines, end)
 
     def _framed(self, name: bytes, value: bytes) -> None:
         """Take note of how the answer is framed, and whether the connection ends with it."""
@@ -213,12 +230,13 @@ class Cycle:
         head, self._head = self._head, b""
         if self._chunked:
             end = b"" if more else b"0\r\n\r\n"
-            if not body:
+            size = len(body)
+            if not size:
                 self._write(head, end)
-            elif len(body) < _LARGE:
-                self._transport.write(b"%b%x\r\n%b\r\n%b" % (head, len(body), body, end))
+            elif size < _LARGE:
+                self._transport.write(b"%b%x\r\n%b\r\n%b" % (head, size, body, end))
             else:
-                self._write(b"%b%x\r\n" % (head, len(body)), body)
+                self._write(b"%b%x\r\n" % (head, size), body)
                 self._transport.write(b"\r\n" + end)
         elif self._scope["method"] == "HEAD":
             self._left_bytes = 0

@@ -18,15 +18,16 @@ from brain_coord.gateway.http import (
     Connection,
     Receive,
     Scope,
-    Send,
     check_body,
     connection_of,
+    lines_of,
     read_body,
     send_error,
 )
 from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, SharedMeters
+from brain_coord.gateway.reply import id_lines
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
@@ -63,8 +64,8 @@ class Gateway:
 
     _none_runs: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def serve(self, dialect: Dialect, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request on a hot route."""
+    async def serve(self, dialect: Dialect, scope: Scope, receive: Receive) -> None:
+        """One request on a hot route; it is answered on its connection."""
         request_id = "req-" + random_id()
         REQUEST_ID.set(request_id)
         connection = connection_of(scope)
@@ -76,13 +77,13 @@ class Gateway:
                 raise fault("method_not_allowed", f"{dialect.path} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
-            finished = await self._answer(dialect, request_id, scope, receive, send, connection, trace)
+            finished = await self._answer(dialect, request_id, scope, receive, connection, trace)
             error_code = finished.draft.error_code
         except ApiError as error:
             error_code = error.code
             for refused in self.on_refused:
                 refused(error)
-            await _refuse(send, dialect, request_id, error)
+            await _refuse(connection, dialect, request_id, error)
         except ClientGone:
             error_code = "client_cancelled"
             log.info("client left before the request was whole", request_id=request_id)
@@ -90,7 +91,7 @@ class Gateway:
             error_code = "internal"
             log.exception("request failed", request_id=request_id)
             internal = fault("internal", "a fault of the coordinator; its log has the request id")
-            await _refuse(send, dialect, request_id, internal)
+            await _refuse(connection, dialect, request_id, internal)
         finally:
             if trace is not None:
                 trace.end(error_code, finished)
@@ -101,7 +102,6 @@ class Gateway:
         request_id: str,
         scope: Scope,
         receive: Receive,
-        send: Send,
         connection: Connection,
         trace: RequestTrace | None,
     ) -> FinishedRequest:
@@ -114,7 +114,7 @@ class Gateway:
         try:
             if self.shared is not None:
                 await self.shared.admit(caller, permit, self.meters.plans[caller.plan])
-            connection.more_headers = permit.headers
+            connection.more_lines += lines_of(permit.headers)
             raw = connection.whole_body()
             if raw is not None:
                 check_body(headers, len(raw), settings.body_bytes)
@@ -133,7 +133,7 @@ class Gateway:
                 request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
             else:
                 request = parse_request(request_id, dialect, raw, headers, query)
-            generation = self._begins(request, caller, began, connection, send, trace)
+            generation = self._begins(request, caller, began, connection, trace)
             try:
                 await generation.run()
             finally:
@@ -149,7 +149,6 @@ class Gateway:
         caller: Caller,
         began: float,
         connection: Connection,
-        send: Send,
         trace: RequestTrace | None,
     ) -> Generation:
         waiting = self.waiting
@@ -157,7 +156,6 @@ class Gateway:
             request,
             caller,
             connection,
-            send,
             began=began,
             decider=self.decider,
             waiting=waiting,
@@ -217,6 +215,5 @@ class Gateway:
             log.warning("requests did not end in time", count=len(self.running))
 
 
-async def _refuse(send: Send, dialect: Dialect, request_id: str, error: ApiError) -> None:
-    names = [(name, request_id.encode()) for name in dialect.id_headers]
-    await send_error(send, error, names, dialect.error_body(error, request_id))
+async def _refuse(connection: Connection, dialect: Dialect, request_id: str, error: ApiError) -> None:
+    await send_error(connection, error, id_lines(dialect, request_id), dialect.error_body(error, request_id))

@@ -14,11 +14,11 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Connection, Send, send_error, send_json
+from brain_coord.gateway.http import Connection, send_error, send_json
 from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.picker import TargetPicker
-from brain_coord.gateway.reply import failure_of, refusal_of, reply_headers, tail_bytes, whole_bytes
+from brain_coord.gateway.reply import failure_of, refusal_of, reply_lines, tail_bytes, whole_bytes
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.gateway.waiting import WaitingRoom
@@ -59,7 +59,6 @@ class Generation:
         request: ApiRequest,
         caller: Caller,
         connection: Connection,
-        send: Send,
         *,
         began: float,
         decider: Decider,
@@ -72,7 +71,6 @@ class Generation:
         self._request = request
         self._caller = caller
         self._connection = connection
-        self._send = send
         self._journal = journal
         self._settings = settings
         task = asyncio.current_task()
@@ -102,8 +100,8 @@ class Generation:
     async def run(self) -> None:
         """Run to the end. Raises nothing that a client could cause."""
         if self._request.stream:
-            headers = partial(reply_headers, self.record)
-            self._stream = ClientStream(self._connection, self._send, headers, keepalive_s=self._settings.keepalive_s)
+            lines = partial(reply_lines, self.record)
+            self._stream = ClientStream(self._connection, lines, keepalive_s=self._settings.keepalive_s)
         self._connection.watch(self._client_left)
         try:
             await self._attempt()
@@ -147,7 +145,7 @@ class Generation:
             await self._stream.end(tail_bytes(record, result.tail))
         elif result.body is not None:
             await self._complete(result.body)
-            await send_json(self._send, 200, whole_bytes(record, result.body), reply_headers(record))
+            await send_json(self._connection, 200, whole_bytes(record, result.body), reply_lines(record))
         elif result.refusal is not None:
             record.outcome, record.error_code = "refused", "engine_refused"
             await self._keep()
@@ -174,7 +172,7 @@ class Generation:
         told = refusal_of(self._request.dialect, refusal)
         await self._quiet()
         if isinstance(told, bytes) and not self._begun:
-            await send_json(self._send, refusal.status or 400, told, reply_headers(self.record))
+            await send_json(self._connection, refusal.status or 400, told, reply_lines(self.record))
         elif isinstance(told, bytes):  # a comment has fixed the status, so it comes as an event
             await self._tell(ApiError(refusal.status or 400, "engine_refused", str(refusal)))
         else:
@@ -223,8 +221,8 @@ class Generation:
         dialect, request_id = self._request.dialect, self._request.request_id
         await self._quiet()
         if not self._begun:
-            headers = reply_headers(self.record)
-            await send_error(self._send, error, headers, dialect.error_body(error, request_id))
+            lines = reply_lines(self.record)
+            await send_error(self._connection, error, lines, dialect.error_body(error, request_id))
         elif self._stream is not None and not self._stream.ended:
             await self._stream.end(dialect.error_event(error, request_id))
 

@@ -1,7 +1,7 @@
 """Plain ASGI for the hot routes: reading a bounded body, sending one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -16,9 +16,17 @@ Headers = list[tuple[bytes, bytes]]
 RequestHeaders = Mapping[bytes, bytes]
 """By lower-case name; of repeated ones the last."""
 
-JSON: Final = (b"content-type", b"application/json")
 CONNECTION: Final = "brain.connection"
 """The ASGI extension under which a request finds the connection it came on."""
+
+
+_LINE: Final = b"%b: %b\r\n".__mod__
+"""A header as it is written."""
+
+
+def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as they are written."""
+    return b"".join(map(_LINE, headers))
 
 
 class Flow(Protocol):
@@ -38,8 +46,8 @@ class Connection(Protocol):
     def headers(self) -> RequestHeaders:
         """Of the request."""
 
-    more_headers: Sequence[tuple[bytes, bytes]]
-    """Added to the head of the answer, whoever sends it."""
+    more_lines: bytes
+    """Headers that are added to the head of the answer, whoever sends it."""
 
     @property
     def stalled(self) -> bool:
@@ -55,8 +63,14 @@ class Connection(Protocol):
     def watch(self, gone: Callable[[], None]) -> None:
         """Call this when the client leaves before its answer is complete."""
 
+    def begin(self, status: int, lines: bytes, length_bytes: int | None = None) -> None:
+        """The head of the answer: headers as they are written. It leaves with the first piece of the body.
+
+        Without a length the body comes piece by piece.
+        """
+
     def write(self, body: bytes, *, more: bool) -> None:
-        """A piece of the answer's body, whose head was sent; what comes by here is made into no events on its way."""
+        """A piece of the answer's body, whose head was given; what comes by here is made into no events on its way."""
 
 
 def connection_of(scope: Scope) -> Connection:
@@ -138,13 +152,14 @@ async def read_body(
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    """One whole JSON answer."""
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *headers]})
-    await send({"type": "http.response.body", "body": body})
+async def send_json(connection: Connection, status: int, body: bytes, lines: bytes) -> None:
+    """One whole JSON answer, with these headers, once the client has room for it."""
+    if connection.flow.write_paused:
+        await connection.flow.drain()
+    connection.begin(status, b"content-type: application/json\r\n" + lines, len(body))
+    connection.write(body, more=False)
 
 
-async def send_error(send: Send, error: ApiError, headers: Headers, body: bytes | None = None) -> None:
+async def send_error(connection: Connection, error: ApiError, lines: bytes, body: bytes | None = None) -> None:
     """An error: in OpenAI's shape, or as the body that another form makes of it."""
-    await send_json(send, error.status, body or error.encode(), [*headers, *error.extra_headers()])
+    await send_json(connection, error.status, body or error.encode(), lines + lines_of(error.extra_headers()))

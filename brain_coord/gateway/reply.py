@@ -3,7 +3,6 @@
 import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from itertools import repeat
 from time import monotonic
 from typing import Final
 
@@ -13,26 +12,26 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.dialects import CHAT, Dialect
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Headers
 from brain_coord.gateway.journal import Record
 from brain_coord.gateway.json_members import append
 from brain_coord.gateway.passage import Tail
 
 
-def reply_headers(record: Record) -> Headers:
-    """The headers that say how the request ran, as far as that is known when they leave."""
+def id_lines(dialect: Dialect, request_id: str) -> bytes:
+    """The headers in which a form's clients look for the request's id."""
+    sent = request_id.encode()
+    return b"".join([b"%b: %b\r\n" % (name, sent) for name in dialect.id_headers])
+
+
+def reply_lines(record: Record) -> bytes:
+    """The headers that say how the request ran, as far as that is known when they leave; no value is a client's."""
     request, target = record.request, record.result.target
-    request_id = request.request_id.encode()
-    headers = [
-        *zip(request.dialect.id_headers, repeat(request_id), strict=False),
-        (b"x-brain-mode", record.decision.class_decision.mode.encode()),
-        (b"x-brain-receipt", record.receipt_id.encode()),
-    ]
+    ran = f"x-brain-mode: {record.decision.class_decision.mode}\r\nx-brain-receipt: {record.receipt_id}\r\n"
     if target is not None:
-        headers.append((b"x-brain-target", target.resource_class.encode()))
-        if target.node_id is not None:
-            headers.append((b"x-brain-node", target.node_id.encode()))
-    return headers
+        ran += f"x-brain-target: {target.resource_class}\r\n"
+        if (node_id := target.node_id) is not None:
+            ran += f"x-brain-node: {node_id}\r\n"
+    return id_lines(request.dialect, request.request_id) + ran.encode()
 
 
 def tail_bytes(record: Record, tail: Tail) -> bytes:

@@ -6,10 +6,13 @@ from time import monotonic
 from typing import Final
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.http import Connection, Headers, Send
+from brain_coord.gateway.http import Connection
 
-EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
-NO_BUFFERING: Final = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+EVENT_STREAM: Final = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\n"
+    b"x-accel-buffering: no\r\n"  # nginx would keep events back
+)
 KEEP_ALIVE: Final = sse.comment(b"waiting for the engine")
 
 
@@ -32,13 +35,11 @@ class ClientStream:
     _committed = False
     _comment: asyncio.Task[None] | None = None
 
-    def __init__(
-        self, connection: Connection, send: Send, headers: Callable[[], Headers], *, keepalive_s: float
-    ) -> None:
+    def __init__(self, connection: Connection, lines: Callable[[], bytes], *, keepalive_s: float) -> None:
+        """Args: `lines` gives the headers when they leave; after `keepalive_s` of silence a comment is sent."""
         self._connection = connection
         self._flow = connection.flow
-        self._send = send
-        self._headers = headers
+        self._lines = lines
         self._keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._last = monotonic()
@@ -46,30 +47,28 @@ class ClientStream:
         self.on_commit: Callable[[], None] = _nobody
 
     def write_now(self, data: bytes) -> bool:
-        """Send bytes of an answer that has begun, unless that has to wait for anything; whether they were sent."""
-        if not self._committed or self._comment is not None or self._flow.write_paused:
+        """Send bytes of the answer, unless that has to wait for anything; whether they were sent."""
+        if self._comment is not None or self._flow.write_paused:
             return False
+        if not self._committed:
+            self._commit()
         self._last = monotonic()
         self._connection.write(data, more=True)
         return True
 
     async def write(self, data: bytes) -> None:
         """Send bytes of the answer."""
-        if not self._committed:
-            self._committed = True
-            committed, self.on_commit = self.on_commit, _nobody  # what is called holds this stream
-            committed()
-        if self._comment is not None or not self.begun or self._flow.write_paused:
-            await self._get_ready()
-        self._last = monotonic()
-        self._connection.write(data, more=True)
+        while not self.write_now(data):
+            await self._room()
 
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""
         self._timer.cancel()
         self.ended = True
-        if self._comment is not None or not self.begun or self._flow.write_paused:
-            await self._get_ready()
+        if self._comment is not None or self._flow.write_paused:
+            await self._room()
+        if not self.begun:
+            self._begin()
         self._connection.write(data, more=False)
 
     async def close(self) -> None:
@@ -79,21 +78,25 @@ class ClientStream:
         if self._comment is not None:
             await self._comment
 
-    async def _get_ready(self) -> None:
-        """Begin if need be, and wait until a comment has left and the client has room."""
+    async def _room(self) -> None:
+        """Wait until a comment has left and the client has room."""
         if self._comment is not None:
             await self._comment
-        if not self.begun:
-            await self._begin()
         if self._flow.write_paused:
             self._last, self._sending = monotonic(), True
             await self._flow.drain()
             self._sending = False
 
-    async def _begin(self) -> None:
+    def _begin(self) -> None:
         self.begun = True
-        headers = [EVENT_STREAM, *NO_BUFFERING, *self._headers()]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._connection.begin(200, EVENT_STREAM + self._lines())
+
+    def _commit(self) -> None:
+        self._committed = True
+        committed, self.on_commit = self.on_commit, _nobody  # what is called holds this stream
+        committed()
+        if not self.begun:
+            self._begin()
 
     def _check_quiet(self) -> None:
         """Send a comment when nothing was sent for the keep-alive time: proxies cut connections that look idle."""
@@ -106,7 +109,7 @@ class ClientStream:
     async def _keep_alive(self) -> None:
         try:
             if not self.begun:
-                await self._begin()
+                self._begin()
             if self._flow.write_paused:
                 await self._flow.drain()
             self._connection.write(KEEP_ALIVE, more=True)

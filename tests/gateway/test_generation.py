@@ -52,8 +52,8 @@ class Connection:
     def watch(self, gone) -> None:
         self.leave = gone
 
-    async def send(self, event) -> None:
-        self.sent.append(event)
+    def begin(self, status: int, lines: bytes, length_bytes: int | None = None) -> None:
+        self.sent.append({"status": status, "lines": lines, "length_bytes": length_bytes})
 
     def write(self, body: bytes, *, more: bool) -> None:
         self.sent.append({"body": body, "more_body": more})
@@ -95,7 +95,6 @@ def generation(target: FakeTarget, journal: Journal, client: Connection, *, stre
         request(stream=stream, privacy="PUBLIC"),
         Caller("k-1", Plan.PAID),
         client,
-        client.send,
         began=monotonic(),
         decider=Decider([backend], load_catalog(), CommunityFirst.OFF),
         waiting=WaitingRoom(4),
