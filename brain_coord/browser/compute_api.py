@@ -132,8 +132,7 @@ class ComputeApi:
         except ApiError:
             log.exception("receipt lost", job=job.job_id)
             job.receipt_id = None
-        for watcher in self.gateway.on_finished:
-            watcher(FinishedRequest(decision_id_of(told.receipt_id), draft, recorded))
+        self.gateway.finished.add(FinishedRequest(decision_id_of(told.receipt_id), draft, recorded))
 
     async def _wait(self, request: Request, job: ComputeJob, task: asyncio.Task[None]) -> None:
         while not task.done():

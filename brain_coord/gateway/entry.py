@@ -31,7 +31,7 @@ from brain_coord.gateway.reply import id_lines
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
-from brain_coord.observe.finished import FinishedRequest
+from brain_coord.observe.finished import FinishedRequest, FinishedRequests
 from brain_coord.observe.logs import DECISION_ID, REQUEST_ID
 from brain_coord.observe.trace import RequestTrace, Tracer
 
@@ -55,8 +55,8 @@ class Gateway:
     leaving: bool = False
     """It will stop soon and wants no new clients, but still answers those that come."""
     running: set[Generation] = field(default_factory=set)
-    on_finished: list[Callable[[FinishedRequest], None]] = field(default_factory=list)
-    """Told of every request that was decided, once it is over."""
+    finished: FinishedRequests = field(default_factory=FinishedRequests)
+    """Every request that was decided, once it is over."""
     on_refused: list[Callable[[ApiError], None]] = field(default_factory=list)
     """Told of every request that ended before a decision: no key, no such model, not JSON."""
     watch: Watch | None = None
@@ -176,8 +176,7 @@ class Gateway:
             self._none_runs.set()
         record = generation.record
         finished = record.finished(monotonic())
-        for told in self.on_finished:
-            told(finished)
+        self.finished.add(finished)
         log.info(
             "request",
             request_id=record.request.request_id,

@@ -1,8 +1,13 @@
-"""One request as it ended: what metrics, pages and logs are views of."""
+"""Requests as they ended: what metrics, pages and logs are views of."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from brain_coord.receipts.body import ReceiptDraft
+
+AT_ONCE: Final = 64
+"""Requests that are told of in one go: code that runs once a request finds nothing of itself in the processor's caches, and
+costs several times what it does in a row."""
 
 
 class FinishedRequest(NamedTuple):
@@ -17,6 +22,34 @@ class FinishedRequest(NamedTuple):
     decision_id: str
     draft: ReceiptDraft
     recorded: bool
+
+
+class FinishedRequests:
+    """Requests that are over, on their way to those who count and show them.
+
+    Attributes:
+        watchers: told of every request, some at a time.
+    """
+
+    __slots__ = ("_untold", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers: list[Callable[[FinishedRequest], None]] = []
+        self._untold: list[FinishedRequest] = []
+
+    def add(self, request: FinishedRequest) -> None:
+        """One more is over."""
+        untold = self._untold
+        untold.append(request)
+        if len(untold) >= AT_ONCE:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell of those that were not told of yet; to be called before anything is read from a watcher."""
+        untold, self._untold = self._untold, []
+        for watcher in self.watchers:
+            for request in untold:
+                watcher(request)
 
 
 def decision_id_of(receipt_id: str) -> str:

@@ -106,13 +106,25 @@ class Site:
     base: str = ""
     tabs: ShownTabs = field(default_factory=NoTabs)
     """The browser tabs; set by whoever has them."""
-    recent: RecentRequests = field(default_factory=RecentRequests)
-    history: History = field(default_factory=History)
     hub: LiveHub = field(init=False)
+    _recent: RecentRequests = field(default_factory=RecentRequests)
+    _history: History = field(default_factory=History)
 
     def __post_init__(self) -> None:
         self.hub = LiveHub(self.lists, self.base)
-        self.gateway.on_finished += [self.recent.add, self.history.finished]
+        self.gateway.finished.watchers += [self._recent.add, self._history.finished]
+
+    @property
+    def recent(self) -> RecentRequests:
+        """The latest requests, with those that ended just now."""
+        self.gateway.finished.tell()
+        return self._recent
+
+    @property
+    def history(self) -> History:
+        """The last day, with the requests that ended just now."""
+        self.gateway.finished.tell()
+        return self._history
 
     async def census(self) -> Census:
         """Count the fleet, a slice at a time: requests must not wait while thousands of nodes are counted."""

@@ -61,7 +61,7 @@ class Watch:
             cluster=lambda: None if self.cluster is None else self.cluster(),
         )
         self.metrics = Metrics(sources)
-        gateway.on_finished.append(self.metrics.finished)
+        gateway.finished.watchers.append(self.metrics.finished)
         gateway.on_refused.append(lambda error: self.metrics.request_refused(error.code))
         registry.on_change.append(self.metrics.changed)
         registry.on_heartbeat.append(self.metrics.heartbeat)
@@ -74,6 +74,7 @@ class Watch:
 
     async def _metrics(self) -> Response:
         """Metrics in Prometheus' text format."""
+        self.gateway.finished.tell()
         return Response(await self.metrics.expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def top(self, _: Mapping[str, Any]) -> dict[str, Any]:
