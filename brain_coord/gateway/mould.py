@@ -19,13 +19,8 @@ _ODD: Final = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
 """The same, and the quote that ends a text."""
 
 
-class Run(NamedTuple):
-    """Events that stand one behind the other."""
-
-    end: int
-    events: int
-    text_bytes: int
-    first_text_bytes: int
+Run = tuple[int, int, int, int]
+"""Events that stand one behind the other: where they end, how many, how much text they hold, and the first of them."""
 
 
 class Mould(NamedTuple):
@@ -74,7 +69,7 @@ class Mould(NamedTuple):
         if b'"' in joined or b"" in texts:  # an event without text, or another than these
             return None
         if not _NOT_PLAIN.search(joined):
-            return Run(end + len(tail), len(texts), len(joined), len(texts[0]))
+            return end + len(tail), len(texts), len(joined), len(texts[0])
         try:
             values = orjson.loads(b'["%b"]' % b'","'.join(texts))
         except orjson.JSONDecodeError:
@@ -82,4 +77,4 @@ class Mould(NamedTuple):
         if len(values) != len(texts):
             return None
         sizes = [text_length(value) for value in values]
-        return Run(end + len(tail), len(texts), sum(sizes), sizes[0])
+        return end + len(tail), len(texts), sum(sizes), sizes[0]

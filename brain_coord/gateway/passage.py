@@ -21,6 +21,11 @@ HELD_BYTES: Final = 1024 * 1024
 """Most that is held back, before the first output and after the last; an event that is larger may stand alone."""
 
 
+_OUTPUT, _QUIET, _FINISH = EventKind.OUTPUT, EventKind.QUIET, EventKind.FINISH
+_DONE, _ERROR = EventKind.DONE, EventKind.ERROR
+"""An enum's members are slow to look up, and every event is asked for some of them."""
+
+
 class Tail(NamedTuple):
     """The end of a stream, held back: events to send, and whether the end marker came."""
 
@@ -140,40 +145,32 @@ class Passage:
         return ready, Tail(self._held, self._done)
 
     def _take(self, event: bytes, now: float) -> None:
-        seen = self._reader.read(event)
-        if seen is None:  # comments, ids, retry hints: passed on in their place, never tokens
-            self._pass(event)
-            return
-        kind, text_bytes, usage, error = seen
+        kind, text_bytes, usage, error = self._reader.read(event)
         if usage is not None:
             self._answer.usage = self._answer.usage.then(usage)
-        if kind is EventKind.OUTPUT:
+        if kind is _OUTPUT:
             self._answer.clock.output(now, text_bytes)
             self._release()
             self._ready.append(event)
-        elif kind is EventKind.QUIET:
-            self._pass(event)
-        elif kind is EventKind.FINISH:
+        elif kind is _QUIET:
+            if self.committed and not self._held:
+                self._ready.append(event)
+            else:
+                self._hold(event)  # in its place: behind whatever is held
+        elif kind is _FINISH:
             if text_bytes or not self.committed:
                 self._answer.clock.output(now, text_bytes)
             if not self.committed:
                 self._release()
             self._answer.finished = True
             self._hold(event)
-        elif kind is EventKind.DONE:
+        elif kind is _DONE:
             self._done = True
             self._hold(event)
-        elif kind is EventKind.ERROR:
+        elif kind is _ERROR:
             self._fault = EngineFault("the engine reported an error", error=error)
         elif self._client_usage:
             self._hold(event)
-
-    def _pass(self, event: bytes) -> None:
-        """In its place: behind whatever is held."""
-        if self._held or not self.committed:
-            self._hold(event)
-        else:
-            self._ready.append(event)
 
     def _hold(self, event: bytes) -> None:
         self._held_bytes = held_bytes = self._held_bytes + len(event)

@@ -5,7 +5,7 @@ from typing import Final
 from brain_coord.gateway import sse
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.dialects.forms import Forms
-from brain_coord.gateway.dialects.seen import DONE, EventKind, Seen
+from brain_coord.gateway.dialects.seen import DONE, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.mould import Mould
 
 MOULDS: Final = 4
@@ -31,26 +31,28 @@ class Reader:
         self._left = MOULDS
         self.mould: Mould | None = None
 
-    def read(self, event: bytes) -> Seen | None:
-        """What an event means, `None` if it has no data."""
-        forms = self._forms
-        if forms is None:
-            data = sse.data_of(event)
-            return None if data is None else self._dialect.read(data)
-        if event == _DONE_EVENT:
-            return DONE
-        start = self._start
-        if start is None or not event.startswith(start):
-            start = self._begin(forms, event)
-            if start is not None and self.mould is not None and (size := self.mould.alone(event)):
-                return Seen(EventKind.OUTPUT, size)
-        if start is not None and (known := forms.meaning(event[len(start) :])) is not None:
-            return known
+    def read(self, event: bytes) -> Seen:
+        """What an event means."""
+        forms, start = self._forms, self._start
+        if forms is not None:
+            fresh = False
+            if start is None or not event.startswith(start):
+                if event == _DONE_EVENT:
+                    return DONE
+                start, fresh = self._begin(forms, event), True
+            if start is not None:
+                if (known := forms.meaning(event[len(start) :])) is not None:
+                    return known
+                if (counts := forms.counts.fullmatch(event, len(start))) is not None:
+                    return Seen(EventKind.USAGE, usage=Usage(int(counts[1]), int(counts[2])))
+                if fresh and self.mould is not None and (size := self.mould.alone(event)):
+                    return Seen(EventKind.OUTPUT, size)
         data = sse.data_of(event)
         if data is None:
-            return None
+            return QUIET  # comments, ids, retry hints: passed on in their place, never tokens
         seen = self._dialect.read(data)
-        self._learn(forms, event, seen)
+        if forms is not None:
+            self._learn(forms, event, seen)
         return seen
 
     def _begin(self, forms: Forms, event: bytes) -> bytes | None:

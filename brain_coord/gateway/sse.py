@@ -12,6 +12,9 @@ _BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 """Two line ends. Atomic, so that one CRLF is never read as a CR and an LF."""
 
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_OBJECT: Final = re.compile(rb"data:[^\r\n]*\}(?=[^\S\r\n]*(?:[\r\n]|\Z))")
+"""A data line up to the brace that it ends with."""
+
 _OVERLAP: Final = 3
 """How much of what was searched before may belong to a boundary that is whole only now."""
 
@@ -102,13 +105,13 @@ def splice(event_bytes: bytes, member: bytes) -> bytes | None:
     if b"}" not in event_bytes:  # an end marker
         return None
     start = max(event_bytes.rfind(b"\ndata:"), event_bytes.rfind(b"\rdata:")) + 1
-    line = event_bytes[start:].splitlines()[0]
-    text = event_bytes[: start + len(line)].rstrip() if line.startswith(b"data:") else b""
-    if not text.endswith(b"}"):
+    found = _OBJECT.match(event_bytes, start)
+    if found is None:
         return None
-    before = text[:-1]
+    brace = found.end() - 1
+    before = event_bytes[:brace]
     comma = b"" if before.rstrip().endswith(b"{") else b","
-    return b"".join((before, comma, member, event_bytes[len(before) :]))
+    return b"".join((before, comma, member, event_bytes[brace:]))
 
 
 def events_in(body: bytes) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from brain_coord.gateway import sse
 from brain_coord.gateway.dialects.openai import OpenAI
 from brain_coord.gateway.dialects.seen import FINISH, QUIET, EventKind
 from brain_coord.gateway.reader import Reader
@@ -95,3 +96,30 @@ def test_a_start_is_a_few_short_members():
         b'"id":"\x80",',
     ):
         assert forms.start.match(b"data: {" + members + b'"choices":[]}\n\n') is None
+
+
+@pytest.mark.parametrize("events", [CHAT, COMPLETIONS])
+def test_token_counts_are_known_though_they_differ_from_stream_to_stream(events):
+    dialect, usage = Counting(), events[-2]
+    seen, reads = read_all(dialect, [usage, usage.replace(b'"completion_tokens":3', b'"completion_tokens":1234')])
+    assert [each.usage.completion for each in seen] == [3, 1234]
+    assert seen == [dialect.read(sse.data_of(usage)), seen[0]._replace(usage=seen[0].usage._replace(completion=1234))]
+    assert reads == 0
+
+
+@pytest.mark.parametrize(
+    ("of", "becomes"),
+    [
+        (b'"completion_tokens":3', b'"completion_tokens":03'),
+        (b'"completion_tokens":3', b'"completion_tokens":-3'),
+        (b'"completion_tokens":3', b'"completion_tokens":3,"completion_tokens":4'),
+        (b'"total_tokens":6,', b""),
+        (b'"system_fingerprint"', b'"error":"no","system_fingerprint"'),
+        (b'"system_fingerprint"', b'"usage"'),
+        (b"\n\n", b"}\n\n"),
+    ],
+)
+def test_counts_in_another_form_are_read_as_json(of, becomes):
+    dialect, event = Counting(), CHAT[-2].replace(of, becomes)
+    seen, reads = read_all(dialect, [event])
+    assert (seen, reads) == ([dialect.read(sse.data_of(event))], 1)

@@ -22,11 +22,13 @@ class Forms:
     Attributes:
         start: the members at the start of an event; the group is what tells one engine's events from another's.
         plain_text: what stands before the text of an event that holds nothing else, up to its opening quote.
+        counts: what stands behind the start of an event of token counts alone; its groups are those of prompt and answer.
     """
 
-    def __init__(self, start: re.Pattern[bytes], plain_text: re.Pattern[bytes]) -> None:
+    def __init__(self, start: re.Pattern[bytes], plain_text: re.Pattern[bytes], counts: re.Pattern[bytes]) -> None:
         self.start = start
         self.plain_text = plain_text
+        self.counts = counts
         self._meanings: Bounded[bytes, Seen] = Bounded()
         self._around_text: Bounded[bytes | None, tuple[bytes, bytes]] = Bounded()
         self.meaning = self._meanings.get

@@ -22,6 +22,13 @@ _START: Final = re.compile(
 )
 """Members that tell nothing of an answer: few and short, so that a start is found in no time whatever a node sends."""
 
+_NUMBER: Final = rb"(?:0|[1-9][0-9]{0,14})"
+_COUNTS: Final = re.compile(
+    rb'"choices": ?\[\], ?"usage": ?\{"prompt_tokens": ?(%b), ?"total_tokens": ?%b, ?"completion_tokens": ?(%b)\}'
+    rb'(?:, ?"system_fingerprint": ?(?:"[^"\\\x00-\x1f\x80-\xff]{0,256}"|null))?\}\n\n' % (_NUMBER, _NUMBER, _NUMBER)
+)
+"""Every stream has such an event, and in no two it is the same."""
+
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _PLAIN_FIELDS: Final = {"role", "content"}
 
@@ -88,7 +95,7 @@ class OpenAI:
     streams: bool = True
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
     forwards: Forwards = ()
-    forms: Forms | None = field(default_factory=lambda: Forms(_START, _PLAIN_TEXT), compare=False, repr=False)
+    forms: Forms | None = field(default_factory=lambda: Forms(_START, _PLAIN_TEXT, _COUNTS), compare=False, repr=False)
 
     @property
     def asks_usage(self) -> bool:

@@ -23,6 +23,8 @@ class Usage(NamedTuple):
 
     def then(self, later: "Usage") -> "Usage":
         """Counts are cumulative: the last one wins and nothing is ever summed."""
+        if later.prompt is not None and later.completion is not None:
+            return later
         return Usage(
             self.prompt if later.prompt is None else later.prompt,
             self.completion if later.completion is None else later.completion,
