@@ -9,7 +9,8 @@ from brain_coord.browser.product_check import METHOD
 from brain_coord.browser.tab import MATMUL
 from brain_coord.classes.browser import COMPUTE_PATH
 from brain_coord.gateway.auth import Caller
-from brain_coord.receipts.body import ReceiptDraft, Timings
+from brain_coord.receipts.body import Attempt, ReceiptDraft, Timings
+from brain_coord.receipts.canonical import Written
 from brain_coord.routing.class_decision import ClassDecision
 from brain_coord.routing.dry_run import Routing
 from brain_coord.routing.node_decision import NodeDecision
@@ -49,8 +50,8 @@ def draft_of(asked: Asked, job: ComputeJob) -> ReceiptDraft:
         streamed=False,
         request_sha256=asked.sha256,
         response_sha256=job.sha256,
-        class_decision=routing["class"],
-        node_decision=routing["node"],
+        class_decision=Written(routing["class"]),
+        node_decision=Written(routing["node"]),
         attempts=[_attempt(attempt) for attempt in job.attempts],
         resource_class=str(ResourceClass.BROWSER_NETWORK) if completed else None,
         node_id=None,
@@ -90,17 +91,17 @@ def _extra(job: ComputeJob, *, completed: bool) -> dict[str, Any]:
     }
 
 
-def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
+def _attempt(attempt: dict[str, Any]) -> Attempt:
     cause = attempt["cause"]
-    return {
-        "class": str(ResourceClass.BROWSER_NETWORK),
-        "target": attempt["tab"],
-        "model": MATMUL,
-        "unit": attempt["unit"],
-        "started_ms": attempt["started_ms"],
-        "ended_ms": attempt.get("ended_ms", attempt["started_ms"]),
-        "cause": cause,
-        "status": 200 if cause is None else None,
-        "ran": True,
-        "blamed": cause in ("wrong_result", "too_fast", "timeout", "tab_lost"),
-    }
+    return Attempt(
+        resource_class=str(ResourceClass.BROWSER_NETWORK),
+        target=attempt["tab"],
+        model=MATMUL,
+        started_ms=attempt["started_ms"],
+        ended_ms=attempt.get("ended_ms", attempt["started_ms"]),
+        cause=cause,
+        status=200 if cause is None else None,
+        ran=True,
+        blamed=cause in ("wrong_result", "too_fast", "timeout", "tab_lost"),
+        unit=attempt["unit"],
+    )

@@ -2,47 +2,13 @@
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from brain_coord.gateway.dialects.seen import NO_USAGE, Usage
 from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount, count_tokens, decode_tok_s
 
 Outcome = Literal["completed", "failed", "incomplete", "client_cancelled", "slow_client", "deadline", "refused"]
 """How a request ended: `refused` is the engine's own 4xx, `incomplete` broke off after the first output."""
-
-
-class Attempt(NamedTuple):
-    """One try at one target; times in ms since the request arrived.
-
-    Attributes:
-        cause: `None` when it succeeded, else a stable word.
-        ran: whether the engine may have begun the work.
-        blamed: whether the fault counts against the target.
-    """
-
-    resource_class: str
-    target: str
-    model: str
-    started_ms: float
-    ended_ms: float
-    cause: str | None
-    status: int | None
-    ran: bool
-    blamed: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """As receipts and errors show it."""
-        return {
-            "class": self.resource_class,
-            "target": self.target,
-            "model": self.model,
-            "started_ms": self.started_ms,
-            "ended_ms": self.ended_ms,
-            "cause": self.cause,
-            "status": self.status,
-            "ran": self.ran,
-            "blamed": self.blamed,
-        }
 
 
 @dataclass(slots=True)

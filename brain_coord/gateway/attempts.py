@@ -28,7 +28,7 @@ from typing import Final
 
 from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
-from brain_coord.gateway.answer import Answer, Attempt
+from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.relay import (
     EngineFault,
@@ -43,6 +43,7 @@ from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.measure.speed import StreamClock
 from brain_coord.observe.trace import RequestTrace
+from brain_coord.receipts.body import Attempt
 
 MAX_ATTEMPTS: Final = 3
 MAX_ENGINE_ERRORS: Final = 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from brain_coord.classes.target import Target
 from brain_coord.gateway.answer import Outcome
@@ -17,6 +17,10 @@ from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.class_decision import ClassDecision
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.record import class_record, node_record
+
+ANSWERED: Final = frozenset({"completed", "incomplete", "client_cancelled", "slow_client"})
+"""Outcomes in which a target answered, at least in part."""
+NO_TOKENS: Final = Tokens()
 
 
 class Journal(Protocol):
@@ -55,24 +59,38 @@ class Record:
     def draft(self, now: float) -> ReceiptDraft:
         """The receipt as it stands at `now` (monotonic seconds)."""
         request, result, decision = self.request, self.result, self.decision
-        answer, won = result.answer, self.outcome in ("completed", "incomplete", "client_cancelled", "slow_client")
-        target = result.target if won else None
-        generated = answer is not None and answer.clock.output_events and request.dialect.streams
-        completion = answer.completion if answer is not None and generated else None
-        clock = None if answer is None else answer.clock
-        decode_ms = None
-        if clock is not None and clock.first_output is not None and clock.last_output is not None:
-            decode_ms = round((clock.last_output - clock.first_output) * 1000, 3)
-        tokens = Tokens(
-            prompt_reported=None if answer is None else answer.usage.prompt,
-            completion_reported=None if answer is None else answer.usage.completion,
-            completion_counted=None if completion is None else completion.tokens,
-            counted_by=None if completion is None else _COUNTED_BY[completion.basis],
-            prompt_billed=None if answer is None else answer.usage.prompt,
-            completion_billed=None if completion is None else completion.tokens,
-        )
-        prospect = None if target is None else decision.prospects[target.resource_class]
-        node_decision = decision.node_decision if prospect is None else prospect.node_decision
+        answer = result.answer
+        target = result.target if self.outcome in ANSWERED else None
+        tokens, response_sha256, first_output_ms, decode_ms, decode_tok_s = NO_TOKENS, None, None, None, None
+        extra: Mapping[str, Any] = {}
+        if answer is not None:
+            clock, usage = answer.clock, answer.usage
+            counted, counted_by = None, None
+            if clock.output_events and request.dialect.streams:
+                counted, basis = answer.completion
+                counted_by = _COUNTED_BY[basis]
+            tokens = Tokens(
+                prompt_reported=usage.prompt,
+                completion_reported=usage.completion,
+                completion_counted=counted,
+                counted_by=counted_by,
+                prompt_billed=usage.prompt,
+                completion_billed=counted,
+            )
+            if answer.delivered_bytes:
+                response_sha256 = answer.sha256
+            first_output_ms = clock.first_output_ms
+            if clock.first_output is not None and clock.last_output is not None:
+                decode_ms = round((clock.last_output - clock.first_output) * 1000, 3) or 0
+            decode_tok_s = answer.tok_s
+        if target is None:
+            node_decision = decision.node_decision
+            served_model = resource_class = node_id = price = None
+        else:
+            node_decision = decision.prospects[target.resource_class].node_decision
+            served_model, resource_class, node_id = target.model, str(target.resource_class), target.node_id
+            price, extra = _price(target, request.dialect.path, tokens), _details(target)
+        judged = decision.class_decision
         return ReceiptDraft(
             receipt_id=self.receipt_id,
             request_id=request.request_id,
@@ -81,52 +99,53 @@ class Record:
             plan=str(self.caller.plan),
             route=request.dialect.path,
             model=request.model,
-            served_model=None if target is None else target.model,
-            mode=str(decision.class_decision.mode),
-            privacy=str(decision.class_decision.privacy),
+            served_model=served_model,
+            mode=str(judged.mode),
+            privacy=str(judged.privacy),
             streamed=request.stream,
             request_sha256=request.sha256,
-            response_sha256=answer.sha256 if answer is not None and answer.delivered_bytes else None,
-            class_decision=_class_record(decision.class_decision),
+            response_sha256=response_sha256,
+            class_decision=_class_record(judged),
             node_decision=None if node_decision is None else _node_record(node_decision),
-            attempts=[attempt.to_dict() for attempt in result.attempts],
-            resource_class=None if target is None else str(target.resource_class),
-            node_id=None if target is None else target.node_id,
+            attempts=result.attempts,
+            resource_class=resource_class,
+            node_id=node_id,
             outcome=self.outcome,
             error_code=self.error_code,
             tokens=tokens,
             timings=Timings(
-                queued_ms=round(self.queued_ms, 3),
-                first_output_ms=None if clock is None else clock.first_output_ms,
+                queued_ms=round(self.queued_ms, 3)
+                or 0,  # canonical JSON writes 0.0 as 0, so with 0 it need not be rewritten
+                first_output_ms=first_output_ms,
                 decode_ms=decode_ms,
-                decode_tok_s=None if answer is None else answer.tok_s,
+                decode_tok_s=decode_tok_s,
                 total_ms=round((now - self.began) * 1000, 3),
             ),
-            price=None if target is None else _price(target, request.dialect.path, tokens),
-            extra=_details(target),
+            price=price,
+            extra=extra,
         )
 
     def brain(self, now: float) -> dict[str, Any]:
-        """The `brain` member of an answer."""
-        result = self.result
-        target, answer = result.target, result.answer
+        """The `brain` member of an answer: what is known of it is what its receipt says."""
+        result, draft, decision = self.result, self.kept or self.draft(now), self.decision
+        target, timings = result.target, draft.timings
         return {
             "receipt": self.receipt_id,
-            "request_id": self.request.request_id,
-            "class": None if target is None else str(target.resource_class),
-            "node": None if target is None else target.node_id,
+            "request_id": draft.request_id,
+            "class": draft.resource_class,
+            "node": draft.node_id,
             "target": None if target is None else target.name,
-            "model": None if target is None else target.model,
-            "mode": str(self.decision.class_decision.mode),
-            "privacy": str(self.decision.class_decision.privacy),
-            "route": self.decision.sentence(),
-            "passed_over": [each.to_dict() for each in self.decision.passed_over()],
+            "model": draft.served_model,
+            "mode": draft.mode,
+            "privacy": draft.privacy,
+            "route": decision.sentence(),
+            "passed_over": [each.to_dict() for each in decision.passed_over()],
             "attempts": len(result.reached),
             "timings": {
                 "measured_by": "coordinator",
                 "queued_ms": round(self.queued_ms, 3),
-                "first_output_ms": None if answer is None else answer.clock.first_output_ms,
-                "decode_tok_s": None if answer is None else answer.tok_s,
+                "first_output_ms": timings.first_output_ms,
+                "decode_tok_s": timings.decode_tok_s,
                 "total_ms": round((now - self.began) * 1000, 3),
             },
         }
@@ -149,7 +168,7 @@ def _node_record(decision: NodeDecision | AutoNodeDecision) -> Written:
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}
 
 
-def _details(target: Target | None) -> Mapping[str, Any]:
+def _details(target: Target) -> Mapping[str, Any]:
     """What a target that is `Detailed` has to say; asked for by name, as a protocol's own check takes far longer."""
     details = getattr(target, "details", None)
     return {} if details is None else details()

@@ -142,7 +142,7 @@ class Metrics:
         ended = self._ended.get(kind) or self._begin(kind)
         ended.requests.value += 1
         for attempt in draft.attempts:
-            self.attempts.of(attempt["class"], result_of(attempt["cause"])).value += 1
+            self.attempts.of(attempt.resource_class, result_of(attempt.cause)).value += 1
         timings, tokens = draft.timings, draft.tokens
         if request.recorded:
             ended.recorded.value += 1

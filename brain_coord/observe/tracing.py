@@ -96,7 +96,7 @@ class Traced:
         """The span of the request ends."""
         span = self._span
         if finished is not None:
-            draft = finished.draft
+            draft, queued_ms = finished.draft, finished.draft.timings.queued_ms
             _set(
                 span,
                 {
@@ -107,7 +107,7 @@ class Traced:
                     "brain.mode": draft.mode,
                     "brain.privacy": draft.privacy,
                     "brain.outcome": draft.outcome,
-                    "brain.queued_ms": draft.timings.queued_ms,
+                    "brain.queued_ms": None if queued_ms is None else float(queued_ms),  # one type, also for 0
                     "brain.first_output_ms": draft.timings.first_output_ms,
                     "gen_ai.request.model": draft.model,
                     "gen_ai.response.model": draft.served_model,

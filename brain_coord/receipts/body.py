@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from brain_coord.receipts.canonical import Written, canonical, number, ready, write
+from brain_coord.receipts.canonical import Written, canonical, plain, ready, write
 
 Json = Mapping[str, Any]
 
@@ -56,6 +56,48 @@ class Price(NamedTuple):
     """Configured price of a million completion tokens."""
 
 
+class Attempt(NamedTuple):
+    """One try at one target; times in ms since the request arrived."""
+
+    resource_class: str
+    """Class of the target."""
+    target: str
+    """A node's or tab's id, or the operator's name for an upstream."""
+    model: str
+    """Model that was asked for there."""
+    started_ms: float
+    """When it began."""
+    ended_ms: float
+    """When it was over."""
+    cause: str | None
+    """`None` when it succeeded, else a stable word."""
+    status: int | None
+    """HTTP status of the target, where it gave one."""
+    ran: bool
+    """Whether the engine may have begun the work."""
+    blamed: bool
+    """Whether the fault counts against the target."""
+    unit: int | None = None
+    """Number of the unit that was tried, where the work is cut into units."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As receipts and errors show it."""
+        members = {
+            "class": self.resource_class,
+            "target": self.target,
+            "model": self.model,
+            "started_ms": self.started_ms,
+            "ended_ms": self.ended_ms,
+            "cause": self.cause,
+            "status": self.status,
+            "ran": self.ran,
+            "blamed": self.blamed,
+        }
+        if self.unit is not None:
+            members["unit"] = self.unit
+        return members
+
+
 class ReceiptDraft(NamedTuple):
     """One request as it ended, before its place in the chain is known."""
 
@@ -85,12 +127,12 @@ class ReceiptDraft(NamedTuple):
     """SHA-256 of the request body as received, lower-case hex."""
     response_sha256: str | None
     """SHA-256 of the answer's bytes as passed to the client; `None` when none were."""
-    class_decision: Json
+    class_decision: Written
     """The class router's decision record: inputs, scores of the ranked, reasons of the excluded."""
-    node_decision: Json | None
+    node_decision: Written | None
     """The node router's decision record; `None` when no node class was used."""
-    attempts: Sequence[Json]
-    """Every target tried, in order, each with its cause of failure or `null`."""
+    attempts: Sequence[Attempt]
+    """Every target tried, in order."""
     resource_class: str | None
     """Class that answered; `None` when none did."""
     node_id: str | None
@@ -117,16 +159,15 @@ class ReceiptDraft(NamedTuple):
         body = self.body()
         if self.extra:
             return canonical(body)
-        # The names and the other values of a draft are ours and stand in canonical form already.
-        node = self.node_decision
-        body["decision"] = {
-            "class": _fragment(self.class_decision),
-            "node": None if node is None else _fragment(node),
-        }
-        body["attempts"] = ready(self.attempts)
-        body["timings"] = {name: number(value) for name, value in body["timings"].items()}
+        # The names and most values of a draft are ours and stand in canonical form already; numbers nearly always do.
+        numbers = [*self.timings]
+        for attempt in self.attempts:
+            numbers += attempt.started_ms, attempt.ended_ms
         if self.price is not None:
-            body["price"] = ready(body["price"])
+            numbers += self.price
+        if not plain(numbers):
+            for name in ("attempts", "timings", "price"):
+                body[name] = ready(body[name])
         return write(body)
 
     def body(self) -> dict[str, Any]:
@@ -148,7 +189,7 @@ class ReceiptDraft(NamedTuple):
             "request_sha256": self.request_sha256,
             "response_sha256": self.response_sha256,
             "decision": {"class": self.class_decision, "node": self.node_decision},
-            "attempts": self.attempts,
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
             "class": self.resource_class,
             "node": self.node_id,
             "outcome": self.outcome,
@@ -177,10 +218,6 @@ class ReceiptDraft(NamedTuple):
                 "completion_usd_per_1m": price.completion_usd_per_1m,
             },
         }
-
-
-def _fragment(record: Json) -> Any:
-    return (record if type(record) is Written else Written(record)).fragment()
 
 
 def timestamp(time_s: float) -> str:

@@ -6,7 +6,7 @@ library. A property test holds the two together.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -79,11 +79,13 @@ def ready(value: Any) -> Any:
 def write(value: Any) -> bytes:
     """The canonical JSON of a value that is `ready` and in which no key goes beyond the Basic Multilingual Plane.
 
+    What is `Written` need not be made ready.
+
     Raises:
         CanonicalError: the value has no canonical form.
     """
     try:
-        return orjson.dumps(value, option=_OPTIONS)
+        return orjson.dumps(value, _fragment, _OPTIONS)
     except TypeError as error:
         raise CanonicalError(f"no canonical JSON for this value: {error}") from None
 
@@ -93,14 +95,23 @@ def _integer(text: str) -> int | float:
     return value if abs(value) < _EXACT_INTEGERS else float(value)  # only a float can have been that large
 
 
+def _fragment(value: Any) -> orjson.Fragment:
+    if type(value) is Written:
+        return value.fragment()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def plain(numbers: Sequence[float | None]) -> bool:
+    """Whether `write` takes all these numbers, and nothings, as they are: none of them is whole or has an exponent."""
+    written = orjson.dumps(numbers)
+    return not (b".0," in written or b".0]" in written or b"e" in written)
+
+
 def _same(value: Any) -> Any:
     return value
 
 
-def number(value: Any) -> Any:
-    """A number, text or nothing, as `write` takes it."""
-    if type(value) is not float:
-        return value
+def _number(value: float) -> Any:
     if 1e-3 <= value < _EXACT_INTEGERS or 1e-3 <= -value < _EXACT_INTEGERS:
         return int(value) if value.is_integer() else value  # canonical JSON writes 1.0 as 1
     if value == 0:
@@ -131,7 +142,7 @@ def _other(value: Any) -> Any:
 # By exact type, since this runs for every value of every receipt: isinstance chains took twice as long.
 _WALK: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys(_AS_IS, _same),
-    float: number,
+    float: _number,
     dict: _object,
     list: _array,
     tuple: _array,

@@ -72,7 +72,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
         decisions = [
             decision_row(each)
             for each in site.recent.newest(len(site.recent))
-            if any(attempt["target"] == node_id for attempt in each.draft.attempts)
+            if any(attempt.target == node_id for attempt in each.draft.attempts)
         ]
         return page(
             "node.html",

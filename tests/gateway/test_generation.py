@@ -204,7 +204,7 @@ async def test_whoever_interrupts_is_named_on_the_receipt_and_only_some_are_told
     await running
     assert target.running == 0
     assert [draft.outcome for draft in journal.drafts] == ["failed" if why == "draining" else why]
-    assert [attempt["blamed"] for attempt in journal.drafts[0].attempts] == [False]
+    assert [attempt.blamed for attempt in journal.drafts[0].attempts] == [False]
     assert bool(client.sent) is (why == "draining")
 
 

@@ -19,6 +19,7 @@ from brain_coord.receipts.body import Timings, Tokens
 from tests.support.coordinator import CoordinatorProcess, eventually
 from tests.support.prometheus import prometheus
 from tests.support.raw_node import RawNode, answer
+from tests.support.receipts import attempt
 from tests.web.test_views import finished
 
 PACKAGING = Path("packaging")
@@ -65,7 +66,7 @@ def test_an_answer_that_did_not_complete_improves_no_figure(metrics: Metrics):
 
 def test_a_word_that_a_node_made_up_grows_no_label(metrics: Metrics):
     for number in range(100):
-        metrics.finished(finished(attempts=[{"class": "NATIVE_NETWORK", "cause": f"evil-{number}"}]))
+        metrics.finished(finished(attempts=[attempt(cause=f"evil-{number}")]))
     assert value(metrics, "brain_attempts_total", result="other") == 100
     assert "evil" not in exposed(metrics)
     assert result_of(None) == "answered"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brain_coord.receipts import body as body_module
-from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens, time_of, timestamp
+from brain_coord.receipts.body import Attempt, Price, ReceiptDraft, Timings, Tokens, time_of, timestamp
 from brain_coord.receipts.canonical import Written, canonical
-from tests.support.receipts import NODE, draft
+from tests.support.receipts import attempt, draft
 
 NAMES = {
     "receipt_id": "id",
@@ -37,7 +37,7 @@ def test_every_part_stands_in_the_body_with_all_its_fields(record, member):
     assert set(record._fields) == set(draft().body()[member]) - {"measured_by"}
 
 
-@pytest.mark.parametrize("record", [ReceiptDraft, Tokens, Timings, Price])
+@pytest.mark.parametrize("record", [ReceiptDraft, Attempt, Tokens, Timings, Price])
 def test_every_field_is_described(record):
     tree = ast.parse(inspect.getsource(body_module))
     (described,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == record.__name__]
@@ -75,13 +75,13 @@ def test_a_body_is_canonical_json_whatever_the_floats_are():
     st.dictionaries(st.text(), st.floats() | st.text()),
 )
 def test_the_canonical_form_of_a_draft_is_that_of_its_body(times, amount_usd, decisions, extra):
-    attempts = [{"target": NODE, "started_ms": each} for each in times]
+    attempts = [attempt(started_ms=each) for each in times]
     for decision in decisions:
         it = draft(
             timings=Timings(*times),
             price=Price(amount_usd=amount_usd, prompt_usd_per_1m=times[0]),
             attempts=attempts,
-            class_decision=decision,
+            class_decision=Written(decision),
             node_decision=Written(decision),
             extra=extra,
         )

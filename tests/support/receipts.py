@@ -1,12 +1,28 @@
 """Receipts for tests: drafts of a plausible size, and sealed chains."""
 
-from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens
-from brain_coord.receipts.canonical import canonical
+from brain_coord.receipts.body import Attempt, Price, ReceiptDraft, Timings, Tokens
+from brain_coord.receipts.canonical import Written, canonical
 from brain_coord.receipts.chain import ChainHead, seal
 from brain_coord.receipts.signer import Signer
 
 NODE = "N-3A4F0011223344AA"
 START_S = 1_750_000_000.0
+
+
+def attempt(**changes):
+    """An attempt at `NODE` that succeeded."""
+    members = {
+        "resource_class": "NATIVE_NETWORK",
+        "target": NODE,
+        "model": "qwen/qwen2.5-7b-instruct",
+        "started_ms": 0.412,
+        "ended_ms": 858.75,
+        "cause": None,
+        "status": 200,
+        "ran": True,
+        "blamed": False,
+    }
+    return Attempt(**{**members, **changes})
 
 
 def draft(number=1, **changes):
@@ -25,16 +41,20 @@ def draft(number=1, **changes):
         "streamed": True,
         "request_sha256": f"{number:064x}",
         "response_sha256": f"{number + 1:064x}",
-        "class_decision": {
-            "ranked": [{"class": "NATIVE_NETWORK", "score": 0.25, "terms": {"cost": 0.0, "latency": 1.0}}],
-            "excluded": [{"class": "CLOUD_GPU", "code": "unavailable", "reason": "no GPU configured"}],
-        },
-        "node_decision": {
-            "ranked": [{"node": NODE, "score": 0.814213, "terms": {"capability": 1.0, "latency": 0.333333}}],
-            "rejected": [{"node": "N-9B12000000000000", "reason": "offline"}],
-            "reason": "0 of 1 nodes … (N-9B12…: offline)",
-        },
-        "attempts": [{"target": NODE, "cause": None, "started_ms": 0.412}],
+        "class_decision": Written(
+            {
+                "ranked": [{"class": "NATIVE_NETWORK", "score": 0.25, "terms": {"cost": 0.0, "latency": 1.0}}],
+                "excluded": [{"class": "CLOUD_GPU", "code": "unavailable", "reason": "no GPU configured"}],
+            }
+        ),
+        "node_decision": Written(
+            {
+                "ranked": [{"node": NODE, "score": 0.814213, "terms": {"capability": 1.0, "latency": 0.333333}}],
+                "rejected": [{"node": "N-9B12000000000000", "reason": "offline"}],
+                "reason": "0 of 1 nodes … (N-9B12…: offline)",
+            }
+        ),
+        "attempts": [attempt()],
         "resource_class": "NATIVE_NETWORK",
         "node_id": NODE,
         "outcome": "completed",

@@ -3,11 +3,13 @@
 import pytest
 
 from brain_coord.receipts.body import ReceiptDraft, Timings
+from brain_coord.receipts.canonical import Written
 from brain_coord.routing.dry_run import decide
 from brain_coord.routing.record import routing_record
 from brain_coord.routing.snapshot import read_snapshot
 from brain_coord.web.render import fragment
 from brain_coord.web.view.trace import trace_of
+from tests.support.receipts import attempt
 
 
 def node(node_id: str, **members: object) -> dict[str, object]:
@@ -68,8 +70,8 @@ def body(nodes: list[dict[str, object]], attempts: list[dict[str, object]] | Non
         streamed=True,
         request_sha256="0" * 64,
         response_sha256=None,
-        class_decision=routing["class"],
-        node_decision=routing["node"],
+        class_decision=Written(routing["class"]),
+        node_decision=Written(routing["node"]),
         attempts=attempts or [],
         resource_class="NATIVE_NETWORK" if available else None,
         node_id=None,
@@ -107,11 +109,9 @@ def test_a_request_for_nobody_names_every_node_and_its_reason():
 
 def test_attempts_stand_on_the_time_line_of_the_whole_request():
     attempts = [
-        {"class": "NATIVE_NETWORK", "target": "N-1", "model": "m", "started_ms": 0.0, "ended_ms": 40.0, "cause": "node_lost",
-         "status": None, "ran": True, "blamed": True},
-        {"class": "NATIVE_NETWORK", "target": "N-2", "model": "m", "started_ms": 40.0, "ended_ms": 100.0, "cause": None,
-         "status": 200, "ran": True, "blamed": False},
-    ]  # fmt: skip
+        attempt(target="N-1", started_ms=0.0, ended_ms=40.0, cause="node_lost", status=None, blamed=True),
+        attempt(target="N-2", started_ms=40.0, ended_ms=100.0),
+    ]
     steps = trace_of(body([node("N-0000000000000001")], attempts)).attempts
     assert [(step.start, step.width) for step in steps] == [(0.0, 400.0), (400.0, 600.0)]
 

@@ -6,6 +6,7 @@ import pytest
 
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import ReceiptDraft, Timings
+from brain_coord.receipts.canonical import Written
 from brain_coord.web.render import UNKNOWN, figure, fragment, gigabytes, plain
 from brain_coord.web.view.history import PERIOD_S, History
 from brain_coord.web.view.recent import RecentRequests, decision_row
@@ -27,7 +28,7 @@ def finished(number: int = 1, **members: Any) -> FinishedRequest:
         streamed=True,
         request_sha256="0" * 64,
         response_sha256=None,
-        class_decision={},
+        class_decision=Written({}),
         node_decision=None,
         attempts=[],
         resource_class="NATIVE_NETWORK",

@@ -41,7 +41,7 @@ class RecentRequests:
 def tabs_of(draft: ReceiptDraft) -> set[str]:
     """The browser tabs that had a part in a request, among the names of everybody who had one."""
     stages = (draft.extra.get("browser") or {}).get("stages", ())
-    return {attempt["target"] for attempt in draft.attempts} | {tab for stage in stages for tab in stage["tabs"]}
+    return {attempt.target for attempt in draft.attempts} | {tab for stage in stages for tab in stage["tabs"]}
 
 
 @dataclass(frozen=True, slots=True)
