@@ -19,7 +19,7 @@ def pieces_router(tabs: Tabs, shelf: Shelf) -> APIRouter:
     @router.get("/lend/pieces/{sha256}")
     async def piece(sha256: str, request: Request) -> Response:
         """One piece of a browser model's weights, for tabs that lend."""
-        if tabs.by_ticket(bearer_of(headers_of(request.scope)) or "") is None:
+        if tabs.by_ticket(bearer_of(headers_of(request.scope))) is None:
             raise fault("invalid_api_key", "weights are for tabs that lend; the slot ticket is not valid")
         found = shelf.pieces.get(sha256)
         if found is None:

@@ -9,7 +9,7 @@ import structlog
 
 from brain_coord.cluster.bus import FAULTS, Bus, end_if_cancelled
 from brain_coord.gateway.auth import Caller
-from brain_coord.gateway.limits import KeyMeters, Meter, Permit, PlanLimits
+from brain_coord.gateway.limits import KeyMeters, Meter, Permit
 
 log = structlog.get_logger("brain.cluster")
 
@@ -81,9 +81,9 @@ class ClusterMeters:
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
 
-    async def admit(self, caller: Caller, permit: Permit, limits: PlanLimits) -> None:
+    async def admit(self, caller: Caller, permit: Permit) -> None:
         """Count a request over all coordinators; here alone while Redis is away."""
-        key = caller.key_id or ""
+        key, limits = caller.key_id or "", permit.limits
         permit.on_release = self._released(key)
         if not self._bus.connected:
             return
@@ -98,7 +98,8 @@ class ClusterMeters:
         shared = Meter(float(left), 0.0, here - 1 + int(elsewhere))
         if int(refused):
             permit.meter.left += 1  # a refused request counts for nothing
-            shared.check(limits)
+            if not shared.allows(limits):
+                raise shared.refusal(limits)
         permit.headers = shared.headers(limits)
 
     def _word(self, here: int) -> list[Any]:

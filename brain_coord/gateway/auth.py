@@ -26,25 +26,22 @@ class KeyBook(Protocol):
         """Whom a key belongs to, `None` if it is not one of this coordinator's or was revoked."""
 
 
-def bearer_of(headers: RequestHeaders) -> str | None:
-    """The key in `Authorization: Bearer` or, as Anthropic's clients send it, `x-api-key`."""
-    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
-    secret = secret.strip()
-    if not secret or scheme.lower() != b"bearer":
-        secret = headers.get(b"x-api-key", b"")
-    return secret.decode("latin-1") or None
+def bearer_of(headers: RequestHeaders) -> str:
+    """The key in `Authorization: Bearer` or, as Anthropic's clients send it, `x-api-key`; empty without one."""
+    sent = headers.get(b"authorization", b"")
+    secret = sent[7:].strip() if sent[:7].lower() == b"bearer " else b""
+    return (secret or headers.get(b"x-api-key", b"")).decode("latin-1")
 
 
-async def authenticate(book: KeyBook, headers: RequestHeaders) -> Caller:
-    """The caller.
+async def authenticate(book: KeyBook, secret: str) -> Caller:
+    """The caller with this key.
 
     Raises:
         ApiError: 401.
     """
-    secret = bearer_of(headers)
-    if secret is None:
+    if not secret:
         raise fault("invalid_api_key", "no API key was sent; use `Authorization: Bearer KEY`")
-    caller = book.known(secret) or await book.find(secret)
+    caller = await book.find(secret)
     if caller is None:
         raise fault("invalid_api_key", "the API key is not valid here, or was revoked")
     return caller

@@ -1,14 +1,15 @@
 """The hot routes as plain ASGI: from socket to `Generation`, and every way a request can end before that."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
 import structlog
 
-from brain_coord.gateway.auth import Caller, KeyBook, authenticate
-from brain_coord.gateway.bodies import BodyBudget
+from brain_coord.gateway.auth import Caller, KeyBook, authenticate, bearer_of
+from brain_coord.gateway.bodies import SMALL_BYTES, BodyBudget, BodyLease
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.errors import ApiError, fault
@@ -17,6 +18,7 @@ from brain_coord.gateway.http import (
     ClientGone,
     Connection,
     Receive,
+    RequestHeaders,
     Scope,
     check_body,
     connection_of,
@@ -26,7 +28,7 @@ from brain_coord.gateway.http import (
 )
 from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal
-from brain_coord.gateway.limits import KeyMeters, SharedMeters
+from brain_coord.gateway.limits import KeyMeters, PlanLimits, SharedMeters
 from brain_coord.gateway.reply import id_lines
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
@@ -63,13 +65,19 @@ class Gateway:
     tracer: Tracer | None = None
 
     _none_runs: asyncio.Event = field(default_factory=asyncio.Event)
+    _logs: bool = field(init=False, default_factory=lambda: bool(log.is_enabled_for(logging.INFO)))
+    """Whether there is a line for each request; to ask for that takes longer than all else that a request ends with."""
 
     async def serve(self, dialect: Dialect, scope: Scope, receive: Receive) -> None:
-        """One request on a hot route; it is answered on its connection."""
+        """One request on a hot route; it is answered on its connection.
+
+        Its key and limits are checked before anything of the body is read.
+        """
         request_id = "req-" + random_id()
         REQUEST_ID.set(request_id)
         connection = connection_of(scope)
-        trace = None if self.tracer is None else self.tracer.begin(dialect.path, connection.headers, request_id)
+        headers = connection.headers
+        trace = None if self.tracer is None else self.tracer.begin(dialect.path, headers, request_id)
         error_code: str | None = None
         finished: FinishedRequest | None = None
         try:
@@ -77,91 +85,92 @@ class Gateway:
                 raise fault("method_not_allowed", f"{dialect.path} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
                 raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
-            finished = await self._answer(dialect, request_id, scope, receive, connection, trace)
-            error_code = finished.draft.error_code
-        except ApiError as error:
-            error_code = error.code
-            for refused in self.on_refused:
-                refused(error)
-            await _refuse(connection, dialect, request_id, error)
-        except ClientGone:
-            error_code = "client_cancelled"
-            log.info("client left before the request was whole", request_id=request_id)
-        except Exception:
-            error_code = "internal"
-            log.exception("request failed", request_id=request_id)
-            internal = fault("internal", "a fault of the coordinator; its log has the request id")
-            await _refuse(connection, dialect, request_id, internal)
+            secret = bearer_of(headers)
+            caller = self.keys.known(secret) or await authenticate(self.keys, secret)
+            began = monotonic()
+            permit = self.meters.admit(caller, began)
+            lease: BodyLease | None = None
+            try:
+                if self.shared is not None:
+                    await self.shared.admit(caller, permit)
+                connection.more_lines += lines_of(permit.headers)
+                raw = connection.whole_body()
+                if raw is None or len(raw) > SMALL_BYTES:
+                    lease = self.bodies.lease()
+                    raw = await self._body(raw, receive, headers, lease)
+                else:
+                    check_body(headers, len(raw), self.settings.body_bytes)
+                query = scope["query_string"]
+                if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
+                    request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
+                else:
+                    request = parse_request(request_id, dialect, raw, headers, query)
+                generation = self._begins(request, caller, permit.limits, began, connection, trace)
+                try:
+                    await generation.run()
+                finally:
+                    finished = self._ended(generation)
+                error_code = finished.draft.error_code
+            finally:
+                if lease is not None:
+                    lease.release()
+                permit.release()
+        except Exception as error:
+            error_code = await self._fails(error, dialect, request_id, connection)
         finally:
             if trace is not None:
                 trace.end(error_code, finished)
 
-    async def _answer(
-        self,
-        dialect: Dialect,
-        request_id: str,
-        scope: Scope,
-        receive: Receive,
-        connection: Connection,
-        trace: RequestTrace | None,
-    ) -> FinishedRequest:
-        """Answer a request; its key and limits are checked before anything of the body is read."""
-        headers, settings = connection.headers, self.settings
-        caller = await authenticate(self.keys, headers)
-        began = monotonic()
-        permit = self.meters.admit(caller, began)
-        lease = self.bodies.lease()
-        try:
-            if self.shared is not None:
-                await self.shared.admit(caller, permit, self.meters.plans[caller.plan])
-            connection.more_lines += lines_of(permit.headers)
-            raw = connection.whole_body()
-            if raw is not None:
-                check_body(headers, len(raw), settings.body_bytes)
-                lease.grow(len(raw))
-            else:
-                raw = await read_body(
-                    receive,
-                    headers,
-                    limit_bytes=settings.body_bytes,
-                    idle_s=settings.body_idle_s,
-                    least_bytes_per_s=settings.body_bytes_per_s,
-                    lease=lease,
-                )
-            query = scope["query_string"]
-            if len(raw) > LARGE_BYTES:  # other streams must not wait while a large body is hashed
-                request = await asyncio.to_thread(parse_request, request_id, dialect, raw, headers, query)
-            else:
-                request = parse_request(request_id, dialect, raw, headers, query)
-            generation = self._begins(request, caller, began, connection, trace)
-            try:
-                await generation.run()
-            finally:
-                finished = self._ended(generation)
-            return finished
-        finally:
-            lease.release()
-            permit.release()
+    async def _body(self, whole: bytes | None, receive: Receive, headers: RequestHeaders, lease: BodyLease) -> bytes:
+        """A body that is still coming, or is so large that it counts."""
+        settings = self.settings
+        if whole is None:
+            return await read_body(
+                receive,
+                headers,
+                limit_bytes=settings.body_bytes,
+                idle_s=settings.body_idle_s,
+                least_bytes_per_s=settings.body_bytes_per_s,
+                lease=lease,
+            )
+        check_body(headers, len(whole), settings.body_bytes)
+        lease.grow(len(whole))
+        return whole
+
+    async def _fails(self, error: Exception, dialect: Dialect, request_id: str, connection: Connection) -> str:
+        """A request ended before it was decided, or by a fault of ours; the code of the error."""
+        if isinstance(error, ClientGone):
+            log.info("client left before the request was whole", request_id=request_id)
+            return "client_cancelled"
+        if isinstance(error, ApiError):
+            for refused in self.on_refused:
+                refused(error)
+        else:
+            log.error("request failed", request_id=request_id, exc_info=error)
+            error = fault("internal", "a fault of the coordinator; its log has the request id")
+        lines = id_lines(dialect, request_id)
+        await send_error(connection, error, lines, dialect.error_body(error, request_id))
+        return error.code
 
     def _begins(
         self,
         request: ApiRequest,
         caller: Caller,
+        limits: PlanLimits,
         began: float,
         connection: Connection,
         trace: RequestTrace | None,
     ) -> Generation:
-        waiting = self.waiting
         generation = Generation(
             request,
             caller,
             connection,
             began=began,
             decider=self.decider,
-            waiting=waiting,
+            waiting=self.waiting,
             journal=self.journal,
             settings=self.settings,
-            share=self.meters.plans[caller.plan].places(waiting.limit),
+            limits=limits,
             watch=self.watch,
         )
         record = generation.record
@@ -177,16 +186,17 @@ class Gateway:
         record = generation.record
         finished = record.finished(monotonic())
         self.finished.add(finished)
-        log.info(
-            "request",
-            request_id=record.request.request_id,
-            decision=record.decision_id,
-            receipt=record.receipt_id if finished.recorded else None,
-            model=record.request.model,
-            outcome=record.outcome,
-            error=record.error_code,
-            attempts=len(record.result.attempts),
-        )
+        if self._logs:
+            log.info(
+                "request",
+                request_id=record.request.request_id,
+                decision=record.decision_id,
+                receipt=record.receipt_id if finished.recorded else None,
+                model=record.request.model,
+                outcome=record.outcome,
+                error=record.error_code,
+                attempts=len(record.result.attempts),
+            )
         return finished
 
     async def drain(self, limit_s: float) -> None:
@@ -212,7 +222,3 @@ class Gateway:
                 await self._until_none_runs()
         except TimeoutError:
             log.warning("requests did not end in time", count=len(self.running))
-
-
-async def _refuse(connection: Connection, dialect: Dialect, request_id: str, error: ApiError) -> None:
-    await send_error(connection, error, id_lines(dialect, request_id), dialect.error_body(error, request_id))

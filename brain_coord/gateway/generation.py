@@ -17,6 +17,7 @@ from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Connection, send_error, send_json
 from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
+from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.reply import failure_of, refusal_of, reply_lines, tail_bytes, whole_bytes
 from brain_coord.gateway.request import ApiRequest
@@ -65,7 +66,7 @@ class Generation:
         waiting: WaitingRoom,
         journal: Journal,
         settings: GatewaySettings,
-        share: int,
+        limits: PlanLimits,
         watch: Watch | None = None,
     ) -> None:
         self._request = request
@@ -89,7 +90,7 @@ class Generation:
         self._watch = watch
         if watch is not None:
             self.record.result.keep_bytes = watch.begins(request, self.record.decision)
-        self._picker = TargetPicker(self.record, decider, waiting, queue_s=settings.queue_s, share=share)
+        self._picker = TargetPicker(self.record, decider, waiting, queue_s=settings.queue_s, limits=limits)
 
     def interrupt(self, why: Interruption) -> None:
         """End the request early; ignored once its outcome is settled."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from brain_coord.gateway.auth import Caller
-from brain_coord.gateway.errors import fault
+from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import Headers
 from brain_coord.routing.vocabulary import Plan
 
@@ -57,20 +57,18 @@ class Meter:
     at: float
     running: int = 0
 
-    def check(self, limits: PlanLimits) -> None:
-        """Whether one more request may come now.
+    def allows(self, limits: PlanLimits) -> bool:
+        """Whether one more request may come now."""
+        return self.left >= 1 and self.running < limits.concurrent
 
-        Raises:
-            ApiError: 429 with the rate-limit headers.
-        """
+    def refusal(self, limits: PlanLimits) -> ApiError:
+        """Why it may not: 429 with the rate-limit headers."""
         if self.left < 1:
             wait_s = math.ceil((1 - self.left) * 60 / limits.requests_per_min)
             what = f"{limits.requests_per_min} requests a minute are used up"
-        elif self.running >= limits.concurrent:
-            wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
         else:
-            return
-        raise fault(
+            wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
+        return fault(
             "rate_limited",
             f"this key's {what}; try again in {wait_s} s",
             retry_after_s=max(1, wait_s),
@@ -119,18 +117,19 @@ class KeyMeters:
             ApiError: 429 with the rate-limit headers; a refused request counts for nothing.
         """
         limits, key = self.plans[caller.plan], caller.key_id or ""
+        most = limits.requests_per_min
         meter = self._meters.get(key)
         if meter is None:
             self._prune(now)
-            meter = self._meters[key] = Meter(float(limits.requests_per_min), now)
+            meter = self._meters[key] = Meter(float(most), now)
         self._meters.move_to_end(key)
-        most = limits.requests_per_min
         meter.left = min(most, meter.left + (now - meter.at) * most / 60)
         meter.at = now
-        meter.check(limits)
+        if not meter.allows(limits):
+            raise meter.refusal(limits)
         meter.left -= 1
         meter.running += 1
-        return Permit(meter, meter.headers(limits))
+        return Permit(meter, limits, meter.headers(limits))
 
     def running_by_key(self) -> dict[str, int]:
         """The requests under way of each key that has any."""
@@ -149,9 +148,10 @@ class KeyMeters:
 
 @dataclass(slots=True)
 class Permit:
-    """One admitted request."""
+    """One admitted request, by the limits that its key has."""
 
     meter: Meter
+    limits: PlanLimits
     headers: Headers
     on_release: Callable[[], None] | None = None
     _held: bool = True
@@ -168,7 +168,7 @@ class Permit:
 class SharedMeters(Protocol):
     """The same limits over all coordinators of a cluster."""
 
-    async def admit(self, caller: Caller, permit: Permit, limits: PlanLimits) -> None:
+    async def admit(self, caller: Caller, permit: Permit) -> None:
         """Count a request that was admitted here, and put what is left of its key into the permit's headers.
 
         Raises:

@@ -8,18 +8,21 @@ from brain_coord.classes.target import Target
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.journal import Record
+from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.waiting import QueueFull, WaitingRoom
 
 
 class TargetPicker:
     """Gives out each target once; decides anew after every wait, and keeps the record's decision and wait up to date."""
 
-    def __init__(self, record: Record, decider: Decider, room: WaitingRoom, *, queue_s: float, share: int) -> None:
+    def __init__(
+        self, record: Record, decider: Decider, room: WaitingRoom, *, queue_s: float, limits: PlanLimits
+    ) -> None:
         self._record = record
         self._decider = decider
         self._room = room
         self._queue_s = queue_s
-        self._share = share
+        self._limits = limits
         self._given: set[str] = set()
         self._order: int | None = None
 
@@ -62,7 +65,8 @@ class TargetPicker:
             return None
         key = record.caller.key_id or ""
         try:
-            waiter = self._room.enter(key, self._lane(), self._share, self._order)
+            places = self._limits.places(self._room.limit)
+            waiter = self._room.enter(key, self._lane(), places, self._order)
         except QueueFull as full:
             whose = "requests of this key" if full.own else "requests"
             again_s = random.randint(1, 3)  # noqa: S311 — so that those refused together do not come back together

@@ -25,7 +25,6 @@ class Counting:
     """The meters of one coordinator, as the gateway uses them."""
 
     def __init__(self, url: str, name: str, limits: PlanLimits, ttl_s: float) -> None:
-        self.limits = limits
         self.local = KeyMeters({Plan.FREE: limits, Plan.PAID: limits})
         secret = ClusterSecret("s" * 40)
         self.bus = Bus(url, secret, lambda _: None, self._came)
@@ -41,7 +40,7 @@ class Counting:
         except ApiError as error:
             return error
         try:
-            await self.shared.admit(CALLER, permit, self.limits)
+            await self.shared.admit(CALLER, permit)
         except ApiError as error:
             permit.release()
             return error

@@ -12,6 +12,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.generation import GatewaySettings, Generation
+from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
@@ -100,7 +101,7 @@ def generation(target: FakeTarget, journal: Journal, client: Connection, *, stre
         waiting=WaitingRoom(4),
         journal=journal,
         settings=GatewaySettings(**settings),
-        share=4,
+        limits=DEFAULT_PLANS[Plan.PAID],
     )
 
 

@@ -17,6 +17,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import ApiError
 from brain_coord.gateway.journal import Record
+from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.waiting import WaitingRoom
@@ -121,7 +122,7 @@ async def run(backends, model: str, asked: dict, plan: Plan, community: Communit
         return level
     assert decision.class_decision.privacy is level
     record = Record(parsed, caller, "r-1", 0.0, monotonic(), decision, Result())
-    picker = TargetPicker(record, decider, room, queue_s=0.02, share=4)
+    picker = TargetPicker(record, decider, room, queue_s=0.02, limits=DEFAULT_PLANS[Plan.PAID])
     asyncio.get_running_loop().call_later(0.005, room.capacity)
     with contextlib.suppress(ApiError):
         await run_attempts(parsed, picker.next, record.result, began=monotonic(), limits=LIMITS, stream=None)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 
 from brain_coord.fleet.registry import Registry
-from brain_coord.gateway.auth import Caller, authenticate
+from brain_coord.gateway.auth import Caller, authenticate, bearer_of
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.http import headers_of
 from brain_coord.measure.lag import LoopLag
@@ -51,7 +51,7 @@ def context_of(request: Request) -> ApiContext:
 
 async def caller_of(request: Request) -> Caller:
     """The key behind a request; 401 without a good one."""
-    return await authenticate(context_of(request).gateway.keys, headers_of(request.scope))
+    return await authenticate(context_of(request).gateway.keys, bearer_of(headers_of(request.scope)))
 
 
 Context = Annotated[ApiContext, Depends(context_of)]
