@@ -3,7 +3,7 @@
 from time import monotonic
 
 from brain_coord.classes.health import TargetHealth
-from brain_coord.classes.prices import Prices
+from brain_coord.classes.prices import Prices, by_ask
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
 from brain_coord.fleet.node import Node
@@ -43,8 +43,8 @@ class NodeTarget:
 
     @property
     def prices(self) -> Prices:
-        """By its ask. Only tokens of answers cost, as those are what the coordinator can count."""
-        return Prices(0.0, self._node.reported.offer.ask_usd_per_1m)
+        """By its ask."""
+        return by_ask(self._node.reported.offer.ask_usd_per_1m)
 
     async def start(self, job: JobSpec) -> "NodeExchange":
         """Take a slot, send the job, wait until the node accepted it.
@@ -107,7 +107,7 @@ class NodeTarget:
         del tok_s  # what a receipt shows; what is credited is worked out from the whole stream
         if result != "completed":
             self._samples.failed()
-            self._registry.outcome(self._node, result, self.model)
+            self._registry.record(self._node, "customer", result, self.model)
             return
         if stream is not None and stream.empty:
             self._registry.empty(self._node)
@@ -128,7 +128,7 @@ class NodeTarget:
             )
             if resized:
                 self._registry.resized(node)
-        self._registry.outcome(self._node, result, self.model)
+        self._registry.record(self._node, "customer", result, self.model)
 
 
 class NodeExchange:
@@ -183,9 +183,7 @@ class NodeExchange:
             await self._slot.cancel()
         finally:
             self._slot.give_back()
-            if self._began:
-                self._registry.ends(self._node)
-            self._registry.release(self._node)
+            self._registry.release(self._node, begun=self._began)
 
 
 def _lost(error: SlotLost) -> TargetFault:

@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 
 from brain_coord.classes.health import TargetHealth
-from brain_coord.classes.prices import Prices
+from brain_coord.classes.prices import Prices, by_ask
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.cluster.frames import DATA, END, HEAD, BadFrame, FrameReader
@@ -79,7 +79,7 @@ class RemoteTarget:
     @property
     def prices(self) -> Prices:
         """By its ask; as `NodeTarget` has it."""
-        return Prices(0.0, self._node.reported.offer.ask_usd_per_1m)
+        return by_ask(self._node.reported.offer.ask_usd_per_1m)
 
     async def start(self, job: JobSpec) -> "RemoteExchange":
         """Hand the job to the coordinator that holds the node's link; returns when the node has accepted it.

@@ -218,9 +218,11 @@ class Registry:
             self._works(node, "ONLINE", "took a job")
         return True
 
-    def release(self, node: Node) -> None:
-        """A job on the node is over, however it ended. Exactly one call for each `reserve`."""
+    def release(self, node: Node, *, begun: bool = False) -> None:
+        """A job on the node is over, however it ended. Exactly one call for each `reserve`; `begun` as `begins` was told."""
         load = node.load
+        if begun:
+            load.going_on -= 1
         jobs = load.jobs - 1
         assert jobs >= 0, "released more jobs than were reserved"
         load.change(jobs, monotonic())
@@ -237,15 +239,11 @@ class Registry:
             self._tell(StateChange(node.node_id, before, after, reason))
 
     def begins(self, node: Node) -> None:
-        """A job on the node has begun to answer. Exactly one call of `ends` follows."""
+        """A job on the node has begun to answer."""
         load = node.load
         load.going_on = going_on = load.going_on + 1
         if going_on >= node.borne.limit and node.borne.began(going_on, node.reported.offer.slots):
             self.resized(node)
-
-    def ends(self, node: Node) -> None:
-        """A job that had begun to answer is over."""
-        node.load.going_on -= 1
 
     def resized(self, node: Node) -> None:
         """The node was seen to bear more slots than it had, or fewer."""
@@ -260,11 +258,6 @@ class Registry:
         if node.borne.collapsed:
             for hook in self.on_slots:
                 hook(node)
-
-    def outcome(self, node: Node, result: str, model: str) -> None:
-        """A customer's job on the node counts as `completed`, `failed` or `timed_out`."""
-        node.load.ended += 1
-        self.record(node, "customer", result, model)
 
     def empty(self, node: Node) -> None:
         """A job ended well and brought nothing: it counts for nothing, but too many ask for a canary."""
@@ -281,6 +274,8 @@ class Registry:
         if node.elsewhere is not None and self.forward is not None:
             self.forward(node, outcome)
             return
+        if kind == "customer":
+            node.load.ended += 1
         health, passed, now = node.health, result == "completed", monotonic()
         if result in ("matched", "mismatched"):
             turned = health.comparison(agreed=result == "matched", now=now)

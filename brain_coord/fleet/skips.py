@@ -70,9 +70,13 @@ class SkipBook:
 
     def request(self, ask: Ask) -> Ask:
         """One request came; returns what it counts as."""
-        if ask not in self.asked and len(self.asked) >= MOST_ASKS:
-            ask = Ask(ask.model)
-        self.asked[ask] = self.asked.get(ask, 0) + 1
+        asked = self.asked
+        count = asked.get(ask)
+        if count is None:
+            if len(asked) >= MOST_ASKS:
+                ask = Ask(ask.model)
+            count = asked.get(ask, 0)
+        asked[ask] = count + 1
         return ask
 
     def enter(self, tally: SkipTally, reason: Reason) -> None:

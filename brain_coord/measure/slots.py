@@ -74,7 +74,8 @@ class Load:
 
     def mean(self, area_then: float, then: float, now: float) -> float:
         """Jobs since an earlier moment, on average; `area_then` is what `until` said at that moment."""
-        return (self.until(now) - area_then) / max(1e-9, now - then)
+        area = self.area + self.jobs * (now - self._at)
+        return (area - area_then) / (now - then or 1e-9)
 
 
 @dataclass(slots=True)

@@ -44,6 +44,6 @@ def test_faults_and_the_way_back_are_told_with_what_the_node_was_before():
     registry.reserve(node)
     told.clear()
     for _ in range(FAULTS):
-        registry.outcome(node, "failed", "m")
+        registry.record(node, "customer", "failed", "m")
     registry.record(node, "canary", "completed", "m")
     assert told == [("BUSY", "DEGRADED"), ("DEGRADED", "BUSY")]
