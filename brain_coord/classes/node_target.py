@@ -157,9 +157,10 @@ class NodeExchange:
         try:
             reply = await self._slot.read()
             if type(reply) is bytes:
+                waiting = take(reply)
                 self._began = True
                 self._registry.begins(self._node)
-                if (waiting := take(reply)) is not None:
+                if waiting is not None:
                     await waiting
                 reply = await self._slot.read(take)
         except SlotLost as error:

@@ -64,23 +64,26 @@ class Passage:
             TargetFault: it breaks the rules of a stream.
         """
         alike = self._alike
-        if alike is not None and (size := alike.alone(chunk)):
-            self._answer.clock.output(now, size)
-            return chunk
+        if alike is not None:
+            if size := alike.alone(chunk):
+                self._answer.clock.output(now, size)
+                return chunk
+            self._alike = None
         if self._fault is not None:
             raise self._fault
-        was_committed, self._alike = self.committed, None
-        if self._splitter is None and b"\r" not in chunk:
-            at = self._take_whole(chunk, now)
-            if at < len(chunk) and self._fault is None:
+        was_committed = self.committed
+        try:
+            if self._splitter is not None or b"\r" in chunk:
+                self._split(chunk, now)
+            elif (at := self._take_whole(chunk, now)) < len(chunk):
                 self._split(chunk[at:], now)
-        else:
-            self._split(chunk, now)
-        if self._fault is not None:
+        except EngineFault as fault:
+            self._fault = fault
             if not was_committed:
-                raise self._fault  # nothing of it has gone out, so another target may still answer
-        elif self.committed and not self._held and self._splitter is None:
-            self._alike = self._reader.mould
+                raise  # nothing of it has gone out, so another target may still answer
+        else:
+            if self.committed and not self._held and self._splitter is None:
+                self._alike = self._reader.mould
         return self._out()
 
     def _take_whole(self, chunk: bytes, now: float) -> int:
@@ -106,8 +109,6 @@ class Passage:
             if end < 2:
                 break
             self._take(chunk[at:end], now)
-            if self._fault is not None:
-                break
             at = end
         return at
 
@@ -121,8 +122,6 @@ class Passage:
         self._splitter = None if splitter.at_rest else splitter
         for event in events:
             self._take(event, now)
-            if self._fault is not None:
-                break
 
     def end(self, now: float) -> tuple[bytes, Tail]:
         """The engine has ended its stream: what still goes out, and the end that waits for the receipt.
@@ -136,8 +135,6 @@ class Passage:
         ready = b""
         if self._splitter is not None and (rest := self._splitter.end()).strip():
             self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
-            if self._fault is not None:
-                raise self._fault
             ready = self._out()
         if not self._answer.finished and not (self._done and self.committed):
             raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
@@ -145,6 +142,7 @@ class Passage:
         return ready, Tail(self._held, self._done)
 
     def _take(self, event: bytes, now: float) -> None:
+        """Take one event. Raises `EngineFault` for one that reports an error."""
         kind, text_bytes, usage, error = self._reader.read(event)
         if usage is not None:
             self._answer.usage = self._answer.usage.then(usage)
@@ -168,7 +166,7 @@ class Passage:
             self._done = True
             self._hold(event)
         elif kind is _ERROR:
-            self._fault = EngineFault("the engine reported an error", error=error)
+            raise EngineFault("the engine reported an error", error=error)
         elif self._client_usage:
             self._hold(event)
 

@@ -21,15 +21,14 @@ class Reader:
         mould: the form of its events with text, as far as it is known.
     """
 
-    __slots__ = ("_dialect", "_engine", "_forms", "_left", "_start", "mould")
+    mould: Mould | None = None
+    _start: bytes | None = None
+    _engine: bytes | None = None
+    _left = MOULDS
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._forms = dialect.forms
-        self._start: bytes | None = None
-        self._engine: bytes | None = None
-        self._left = MOULDS
-        self.mould: Mould | None = None
 
     def read(self, event: bytes) -> Seen:
         """What an event means."""
