@@ -40,14 +40,15 @@ class ClassSamples:
     estimates: Estimates = NO_SAMPLES
     _outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    _unreckoned: int = 0
+    _due: int = 1
+    """Completed requests until the estimates are worked out anew."""
 
     def completed(self, latency_ms: float) -> None:
         """A request came back whole after `latency_ms`, from arrival to end."""
         self._outcomes.append(True)
         self._latencies_ms.append(latency_ms)
-        self._unreckoned += 1
-        if self._unreckoned >= STEP or self.estimates.confidence < SAMPLES:
+        self._due -= 1
+        if not self._due:
             self._reckon()
 
     def failed(self) -> None:
@@ -56,7 +57,7 @@ class ClassSamples:
         self._reckon()
 
     def _reckon(self) -> None:
-        self._unreckoned = 0
+        self._due = STEP if len(self._outcomes) == SAMPLES else 1
         self.estimates = Estimates(
             round(median(self._latencies_ms), 3) if self._latencies_ms else None,
             round(sum(self._outcomes) / len(self._outcomes), 6),

@@ -67,7 +67,10 @@ class Lessons:
             told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
             resized = _bears(node, model, told, load)
         learned = measured.learn(model, worth, first_ms, now)
-        if learned or not measured.settled(node.node_id, model, self.density, self.trusted):
+        factor = self.density.factor(node.node_id, model, "answers", self.trusted)
+        if (
+            learned or measured.density_factor.get(model) != factor
+        ):  # how far its tokens are believed hangs on its peers too
             self._settle(node, model)
         return resized
 

@@ -92,10 +92,6 @@ class Measured(Watched):
             self.credited.pop(model, None)
         self.best_tok_s = max(benchmarked.values(), default=None)
 
-    def settled(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str]) -> bool:
-        """Whether the last answers changed nothing about how far reported tokens are believed."""
-        return self.density_factor.get(model) == density.factor(node_id, model, "answers", trusted)
-
     def expire(self, now: float) -> list[str]:
         """Forget old samples; returns the models whose figures changed."""
         changed = [model for model, window in self.decode_tok_s.items() if window.expire(now)]
