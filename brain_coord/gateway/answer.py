@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from brain_coord.gateway.dialects.seen import NO_USAGE, Usage
-from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount, count_tokens, decode_tok_s
+from brain_coord.measure.speed import StreamClock, StreamSample, count_tokens, decode_tok_s
 
 Outcome = Literal["completed", "failed", "incomplete", "client_cancelled", "slow_client", "deadline", "refused"]
 """How a request ended: `refused` is the engine's own 4xx, `incomplete` broke off after the first output."""
@@ -24,12 +24,11 @@ class Answer:
     kept: bytearray | None = None
     """The target's bytes, where somebody will look at the text; `None` for all others."""
     digest: Any = field(default_factory=hashlib.sha256)
-    _sealed: tuple[TokenCount, float | None] | None = None
+    _sealed: StreamSample | None = None
 
     def seal(self) -> None:
         """Nothing more will come: what follows from it all is worked out once."""
-        completion = count_tokens(self.usage.completion, self.clock, self.counted)
-        self._sealed = completion, decode_tok_s(completion, self.clock) if self.finished else None
+        self._sealed = self.sample
 
     def passed_on(self, data: bytes) -> None:
         """These bytes of the target were given to the client."""
@@ -44,20 +43,9 @@ class Answer:
         return str(self.digest.hexdigest())
 
     @property
-    def completion(self) -> TokenCount:
-        """Completion tokens, by the rules of `measure.speed`."""
-        if self._sealed is not None:
-            return self._sealed[0]
-        return count_tokens(self.usage.completion, self.clock, self.counted)
-
-    @property
     def sample(self) -> StreamSample:
-        """What its target may learn from it."""
-        return StreamSample(self.clock, self.completion, self.tok_s)
-
-    @property
-    def tok_s(self) -> float | None:
-        """Decode speed of a stream that completed."""
+        """What it comes to by the rules of `measure.speed`: its tokens, and the decode speed of a stream that completed."""
         if self._sealed is not None:
-            return self._sealed[1]
-        return decode_tok_s(self.completion, self.clock) if self.finished else None
+            return self._sealed
+        completion = count_tokens(self.usage.completion, self.clock, self.counted)
+        return StreamSample(self.clock, completion, decode_tok_s(completion, self.clock) if self.finished else None)

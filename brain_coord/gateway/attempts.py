@@ -363,15 +363,15 @@ def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "",
                 cause, spread = attempt.cause or "engine_error", random.random()  # noqa: S311
                 target.health.failed(ticket, monotonic(), cause, spread=spread, incident=prompt)
         if attempt.cause is None and completed and result.answer is not None and target is result.target:
-            answer = result.answer
+            answer, sample = result.answer, result.answer.sample
             first_ms = answer.clock.first_output_ms if streamed else None
             total_ms = attempt.ended_ms if generated else None
             target.outcome(
                 "completed",
-                tok_s=answer.tok_s,
+                tok_s=sample.tok_s,
                 first_output_ms=first_ms,
                 total_ms=total_ms,
-                stream=answer.sample,
+                stream=sample,
             )
         elif not attempt.blamed or (poisoned and _is_engine_error(attempt)):
             continue

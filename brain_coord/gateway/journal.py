@@ -65,9 +65,10 @@ class Record:
         extra: Mapping[str, Any] = {}
         if answer is not None:
             clock, usage = answer.clock, answer.usage
+            _, completion, decode_tok_s = answer.sample
             counted, counted_by = None, None
             if clock.output_events and request.dialect.streams:
-                counted, basis = answer.completion
+                counted, basis = completion
                 counted_by = _COUNTED_BY[basis]
             tokens = Tokens(
                 prompt_reported=usage.prompt,
@@ -82,7 +83,6 @@ class Record:
             first_output_ms = clock.first_output_ms
             if clock.first_output is not None and clock.last_output is not None:
                 decode_ms = round((clock.last_output - clock.first_output) * 1000, 3) or 0
-            decode_tok_s = answer.tok_s
         if target is None:
             node_decision = decision.node_decision
             served_model = resource_class = node_id = price = None

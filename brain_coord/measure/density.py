@@ -38,19 +38,18 @@ questions."""
 
 @dataclass(slots=True)
 class _Seen:
-    answers: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=ANSWERS))
+    answers: deque[tuple[int, int]] = field(default_factory=deque)
     tokens: int = 0
     text_bytes: int = 0
     bytes_per_token: float | None = None
 
     def add(self, tokens: int, text_bytes: int) -> None:
-        answers = self.answers
-        all_tokens, all_bytes = self.tokens + tokens, self.text_bytes + text_bytes
-        if len(answers) == ANSWERS:
-            old_tokens, old_bytes = answers[0]
+        all_tokens, all_bytes, answers = self.tokens + tokens, self.text_bytes + text_bytes, self.answers
+        answers.append((tokens, text_bytes))
+        if len(answers) > ANSWERS:
+            old_tokens, old_bytes = answers.popleft()
             all_tokens -= old_tokens
             all_bytes -= old_bytes
-        answers.append((tokens, text_bytes))
         self.tokens, self.text_bytes = all_tokens, all_bytes
         self.bytes_per_token = all_bytes / all_tokens if all_tokens >= MIN_TOKENS else None
 
@@ -70,17 +69,19 @@ class TokenDensity:
 
     def factor(self, node_id: str, model: str, kind: Kind = "answers", trusted: Set[str] = frozenset()) -> float:
         """What a node's speed is to be multiplied with, 0 to 1: below 1 where it reports more tokens than its text bears."""
-        seen = self._seen.get((model, kind), {})
-        own = seen[node_id].bytes_per_token if node_id in seen else None
-        if own is None:
+        seen = self._seen.get((model, kind))
+        own = None if seen is None else seen.get(node_id)
+        if seen is None or own is None or own.bytes_per_token is None:
             return 1.0
         if len(seen) > CROWD:
             reference = self._of_crowd(model, kind, trusted)
-        else:
+        elif len(seen) > 1:
             reference = _reference(seen, trusted, without=node_id)
+        else:
+            reference = None
         if reference is not None:
-            return min(1.0, own / ((1 - TOLERANCE) * reference))
-        return min(1.0, own / PROSE_BYTES_PER_TOKEN) if kind == "benchmark" else 1.0
+            return min(1.0, own.bytes_per_token / ((1 - TOLERANCE) * reference))
+        return min(1.0, own.bytes_per_token / PROSE_BYTES_PER_TOKEN) if kind == "benchmark" else 1.0
 
     def _of_crowd(self, model: str, kind: Kind, trusted: Set[str]) -> float | None:
         """Among many nodes one's own value moves no median, and it need not be found anew for every answer."""

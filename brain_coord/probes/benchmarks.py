@@ -176,7 +176,7 @@ class BenchmarkKeeper:
         self, node: Node, target: NodeTarget, probe: Probe, length: int, prompt_bytes: int, fingerprint: str
     ) -> str | None:
         answer, model = probe.answer, target.model
-        clock, reported = answer.clock, answer.completion
+        clock, reported, _ = answer.sample
         tokens = measured_tokens(None if reported.basis == "estimated" else reported.tokens, length, clock.text_bytes)
         count = TokenCount(tokens, reported.basis)
         found = decode_tok_s(count, clock)

@@ -234,22 +234,22 @@ def test_cumulative_usage_on_every_event_is_not_summed():
         run.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
     run.feed(chunk(finish="stop"), DONE)
     run.end()
-    assert run.answer.completion.tokens == 25
+    assert run.answer.sample.completion.tokens == 25
 
 
 @pytest.mark.case("E-10")
 def test_without_usage_the_count_is_marked_as_an_estimate():
     run = Run().feed(chunk("word"), chunk("word"), chunk(finish="stop"), DONE)
     run.end()
-    assert run.answer.completion.basis == "estimated"
+    assert run.answer.sample.completion.basis == "estimated"
 
 
 @pytest.mark.case("E-10")
 def test_a_reply_of_one_event_has_no_rate():
     run = Run().feed(chunk("everything at once", finish="stop") + usage(4) + DONE)
     run.end()
-    assert run.answer.tok_s is None
-    assert run.answer.completion.tokens == 4
+    assert run.answer.sample.tok_s is None
+    assert run.answer.sample.completion.tokens == 4
 
 
 @pytest.mark.case("E-10")
@@ -258,7 +258,7 @@ def test_the_rate_follows_tokens_and_not_events(events, tokens):
     run = Run().feed(*(chunk("w" * (600 // events)) for _ in range(events)), chunk(finish="stop"), usage(tokens), DONE)
     run.end()
     per_event = tokens / events
-    assert run.answer.tok_s == pytest.approx((tokens - max(1.0, per_event)) / (events - 1), rel=0.01)
+    assert run.answer.sample.tok_s == pytest.approx((tokens - max(1.0, per_event)) / (events - 1), rel=0.01)
 
 
 def test_anthropic_counts_are_merged_from_the_start_and_the_end():
