@@ -8,7 +8,7 @@ bytes as they came. A large binary frame goes on in the pieces in which it is re
 
 import os
 import struct
-from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection
@@ -35,15 +35,9 @@ _MEDIUM: Final = struct.Struct("!BBH4s")
 _LONG: Final = struct.Struct("!BBQ4s")
 
 
-def _masks() -> Iterator[bytes]:
-    """Masks that nobody can foresee; asking the kernel for each would be a system call a frame."""
-    while True:
-        block = os.urandom(4096)
-        for at in range(0, len(block), 4):
-            yield block[at : at + 4]
-
-
-_next_mask = _masks().__next__
+# Masks that nobody can foresee, a block at a time: asking the kernel for each would be a system call a frame.
+_blocks = map(struct.Struct("4s").iter_unpack, map(os.urandom, repeat(4096)))
+_next_mask = chain.from_iterable(chain.from_iterable(_blocks)).__next__
 
 
 class SlotConnection(ClientConnection):
@@ -74,7 +68,7 @@ class SlotConnection(ClientConnection):
         """
         self._receiver = receiver
         if self._unread:
-            self._frames(b"")
+            self._frames(receiver, b"")
         while True:
             message = await self.recv()  # gets only what did not come in whole frames
             if self.protocol.state is not State.OPEN:
@@ -86,15 +80,15 @@ class SlotConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Take whole data frames out; hand everything else on."""
-        if not self._fast and not self._binary_left:
+        if self._receiver is not None and (self._fast or self._binary_left):
+            self._fast = self.protocol.state is State.OPEN  # what comes after we closed is of no more use
+            self._frames(self._receiver, data)
+        elif not self._fast:
             super().data_received(data)
         elif self.response is None:
             self._handshaking(data)
-        elif self._receiver is None:
-            self._unread += data
         else:
-            self._fast = self.protocol.state is State.OPEN  # what comes after we closed is of no more use
-            self._frames(data)
+            self._unread += data
 
     def _handshaking(self, data: bytes) -> None:
         """The library reads the answer to the handshake; frames may follow it in the same read."""
@@ -113,66 +107,50 @@ class SlotConnection(ClientConnection):
             if cut < len(data):
                 super().data_received(data[cut:])
 
-    def _frames(self, data: bytes) -> None:
+    def _frames(self, receiver: Receiver, data: bytes) -> None:
         """Deal with all frames in what came; whatever cannot be done here goes to the library from its first byte."""
         if self._unread:
             data = self._unread + data
         start, end = 0, len(data)
         if self._binary_left:
-            assert self._receiver is not None
             start = min(self._binary_left, end)
             self._binary_left -= start
             if self._fast:
-                self._receiver.bytes_came(data[:start])
-        while start < end and self._fast:
-            taken = self._frame(data, start, end)
-            if not taken:
+                receiver.bytes_came(data[:start])
+        while end - start >= 2 and self._fast:
+            head, size, body = data[start], data[start + 1], start + 2
+            if size & _MASKED:
+                self._fast = False
                 break
-            start += taken
-        self._unread = data[start:] if start else data
+            if size > 125:
+                body += 2 if size == 126 else 8
+                if body > end:
+                    break
+                size = int.from_bytes(data[start + 2 : body], "big")
+            if size > self.limit_bytes:
+                self._fast = False
+                break
+            stop = body + size
+            if stop > end:  # not whole yet
+                if head != _BINARY or end - body < _PIECE_BYTES:
+                    break
+                self._binary_left = stop - end
+                stop = end
+            if head == _BINARY:
+                receiver.bytes_came(data[body:stop])
+            elif head == _TEXT:
+                receiver.text_came(data[body:stop])
+            elif head in _CONTROL:
+                super().data_received(data[start:stop])
+                self._fast = self.protocol.state is State.OPEN  # after the end, what still comes is of no more use
+            else:
+                self._fast = False
+                break
+            start = stop
+        self._unread = data[start:]
         if not self._fast:
             rest, self._unread = self._unread, b""
             super().data_received(rest)
-
-    def _frame(self, data: bytes, start: int, end: int) -> int:
-        """Deal with the frame that begins at `start`: how long it is, 0 when it is not whole or not of the usual form."""
-        if end - start < 2:
-            return 0
-        head, size, body = data[start], data[start + 1], start + 2
-        if size == 126:
-            body += 2
-            if body > end:
-                return 0
-            size = int.from_bytes(data[body - 2 : body], "big")
-        elif size == 127:
-            body += 8
-            if body > end:
-                return 0
-            size = int.from_bytes(data[body - 8 : body], "big")
-        elif size & _MASKED:
-            self._fast = False
-            return 0
-        if size > self.limit_bytes:
-            self._fast = False
-            return 0
-        stop = body + size
-        assert self._receiver is not None
-        if stop > end:
-            if head != _BINARY or end - body < _PIECE_BYTES:
-                return 0
-            self._binary_left = stop - end
-            stop = end
-        if head == _BINARY:
-            self._receiver.bytes_came(data[body:stop])
-        elif head == _TEXT:
-            self._receiver.text_came(data[body:stop])
-        elif head in _CONTROL:
-            super().data_received(data[start:stop])
-            self._fast = self.protocol.state is State.OPEN  # after the end, what still comes is of no more use
-        else:
-            self._fast = False
-            return 0
-        return stop - start
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -196,7 +174,7 @@ class SlotConnection(ClientConnection):
         """Write all that was sent: in one system call, which costs more than all the rest of a short answer."""
         out = self._out
         if out and self.protocol.state is State.OPEN:  # else `receive` is about to say that it is over
-            self.transport.write(b"".join(out) if len(out) > 1 else out[0])
+            self.transport.write(b"".join(out))
         out.clear()
 
     def pause_writing(self) -> None:
