@@ -348,9 +348,10 @@ def decode(frame: str | bytes, refused: list[str] | None = None) -> Message | No
         data = orjson.loads(frame)
     except orjson.JSONDecodeError as error:
         raise MessageError(f"not JSON: {error}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
+    name = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(name, str):
         raise MessageError("not an object with a `type`")
-    kind = _BY_TYPE.get(data["type"])
+    kind = _BY_TYPE.get(name)
     if kind is None:
         return None
     try:

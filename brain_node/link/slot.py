@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from brain_node.contract.messages import EndCause, Job, MessageError
-from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, StartJob
+from brain_node.link.slot_protocol import Answer, Body, CancelJob, SlotProtocol
 from brain_node.link.slot_text import accepted_text, end_text, head_text
 
 log = structlog.get_logger(__name__)
@@ -110,15 +110,11 @@ class Slot:
         self._runner = runner
         self._protocol = SlotProtocol(body_limit_bytes)
         self._busy_changed = busy_changed
+        self._call_soon = asyncio.get_running_loop().call_soon
         self._job_id = ""
         self._running: RunningJob | None = None
         self._closing: asyncio.Task[None] | None = None
         self._over = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a job holds this slot."""
-        return self._protocol.busy
 
     async def serve(self) -> None:
         """Take jobs until the connection closes; then nothing of the last job runs any more.
@@ -132,7 +128,7 @@ class Slot:
             self._over = True  # what ends from here on ends without a word: there is nobody left to tell
             if self._running is not None:
                 self._running.cancel()
-            elif self.busy:
+            elif self._protocol.job is not None:
                 self._idle()
             if self._closing is not None:
                 await asyncio.wait([self._closing])
@@ -144,35 +140,37 @@ class Slot:
         if self._closing is not None:
             return
         protocol = self._protocol
-        was_busy = protocol.busy
+        idle = protocol.job is None
         try:
             step = protocol.text(text)
         except MessageError as error:
             self._broken(error)
             return
-        if protocol.busy and not was_busy:
+        if idle and protocol.job is not None:
             self._busy_changed(True)
-        if isinstance(step, StartJob):
-            self._start(step)
-        elif isinstance(step, CancelJob):
+        if step is None:
+            return
+        if isinstance(step, CancelJob):
             if self._running is not None:
                 self._running.cancel()
         elif isinstance(step, Answer):
             self._busy_changed(False)
             self._socket.send_text(end_text(step.job_id, step.cause))
             self._socket.flush()
+        else:
+            self._start(step)
 
     def bytes_came(self, data: bytes, /) -> None:
         """A part of a body."""
         if self._closing is not None:
             return
         try:
-            start = self._protocol.bytes(data)
+            body = self._protocol.bytes(data)
         except MessageError as error:
             self._broken(error)
             return
-        if start is not None:
-            self._start(start)
+        if body is not None:
+            self._start(body)
 
     def pause(self) -> None:
         """The line is full."""
@@ -188,15 +186,17 @@ class Slot:
         log.warning("slot_protocol", problem=str(error))
         self._closing = asyncio.get_running_loop().create_task(self._socket.close(1008, str(error)[:120]))
 
-    def _start(self, start: StartJob) -> None:
-        self._job_id = start.job.id
+    def _start(self, body: Body) -> None:
+        job = self._protocol.job
+        assert job is not None
+        self._job_id = job.id
         try:
-            running = self._runner.start(start.job, start.body, self)
+            running = self._runner.start(job, body, self)
         except Exception:
-            log.exception("job_failed", job=start.job.id)
+            log.exception("job_failed", job=job.id)
             self.end("engine_lost")
             return
-        if running is not None and self._protocol.busy:
+        if running is not None and self._protocol.job is not None:
             self._running = running
             if self._socket.paused:  # by the end of the answer before this one
                 running.pause()
@@ -204,21 +204,24 @@ class Slot:
     # --- what the job says --------------------------------------------------------------------------------------------
 
     def accepted(self) -> None:
-        """The job is taken."""
+        """The job is taken: said as soon as the loop has looked at its sockets once more.
+
+        A quick engine's answer lies there by then, and goes along: each write wakes the coordinator.
+        """
         self._socket.send_text(accepted_text(self._job_id))
-        self._socket.flush()
+        self._call_soon(self._call_soon, self.flush)
 
     def head(self, status: int, content_type: str, retry_after: str | None) -> None:
         """The engine's status is known."""
         self._socket.send_text(head_text(self._job_id, status, content_type, retry_after))
 
     def end(self, cause: EndCause | None) -> None:
-        """The job is over; idle before that leaves, as the next job may come as soon as the coordinator has it."""
+        """The job is over; nothing that could bring the next one is read before this returns."""
         self._running = None
-        self._idle()
         if not self._over:
             self._socket.send_text(end_text(self._job_id, cause))
             self._socket.flush()
+        self._idle()
 
     def _idle(self) -> None:
         self._protocol.finished()

@@ -6,14 +6,6 @@ from brain_node.contract.messages import Cancel, EndCause, Job, MessageError, de
 
 
 @dataclass(frozen=True, slots=True)
-class StartJob:
-    """The whole body is there."""
-
-    job: Job
-    body: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CancelJob:
     """The coordinator wants the running job ended."""
 
@@ -28,7 +20,10 @@ class Answer:
     cause: EndCause
 
 
-SlotStep = StartJob | CancelJob | Answer | None
+Body = tuple[bytes, ...]
+"""The whole body of the slot's job, in the frames it came in: the job is to start."""
+
+SlotStep = Body | CancelJob | Answer | None
 
 
 class SlotProtocol:
@@ -36,16 +31,14 @@ class SlotProtocol:
 
     def __init__(self, body_limit_bytes: int) -> None:
         self._limit = body_limit_bytes
-        self._job: Job | None = None
         self._body: list[bytes] = []
         self._missing = 0
-        self._running = False
-        self.busy = False
-        """Whether a job holds this slot, its body counted."""
+        self.job: Job | None = None
+        """What holds this slot, from its first frame on."""
 
     def finished(self) -> None:
-        """The running job is over; its `end` is about to be sent."""
-        self._job, self.busy, self._running = None, False, False
+        """The job is over."""
+        self.job = None
         if self._body:
             self._body = []
 
@@ -64,39 +57,36 @@ class SlotProtocol:
             return None
         raise MessageError(f"`{message.TYPE}` on a slot")
 
-    def bytes(self, frame: bytes) -> StartJob | None:
+    def bytes(self, frame: bytes) -> Body | None:
         """Take one binary message, a part of a body.
 
         Raises:
             MessageError: it breaks the protocol; the connection is of no more use.
         """
-        if self._job is None or self._running:
+        if self.job is None or not self._missing:
             raise MessageError("a binary frame outside a body")
-        if len(frame) > self._missing:
+        self._missing -= len(frame)
+        if self._missing < 0:
             raise MessageError("a body longer than announced")
         self._body.append(frame)
-        self._missing -= len(frame)
-        return self._whole() if not self._missing else None
+        if self._missing:
+            return None
+        whole, self._body = tuple(self._body), []
+        return whole
 
     def _offered(self, job: Job) -> SlotStep:
-        if self._job is not None:
+        if self.job is not None:
             raise MessageError("a job on a slot that has one")
         if job.body_bytes > self._limit:
             raise MessageError(f"a body of {job.body_bytes} bytes, above the limit of {self._limit}")
-        self._job, self.busy, self._missing = job, True, job.body_bytes
-        return self._whole() if not self._missing else None
-
-    def _whole(self) -> StartJob:
-        assert self._job is not None
-        start = StartJob(self._job, tuple(self._body))
-        self._running, self._body = True, []
-        return start
+        self.job, self._missing = job, job.body_bytes
+        return None if job.body_bytes else ()
 
     def _cancelled(self, cancel: Cancel) -> SlotStep:
         # A cancel that crossed our `end` on the way names a job that is over: nothing to do, nothing to answer.
-        if self._job is None or self._job.id != cancel.id:
+        if self.job is None or self.job.id != cancel.id:
             return None
-        if self._running:
+        if not self._missing:
             return CancelJob(cancel.id)
         self.finished()
         return Answer(cancel.id, "cancelled")

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from brain_node.contract.messages import MessageError
-from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol, StartJob
+from brain_node.link.slot_protocol import Answer, CancelJob, SlotProtocol
 
 
 def job(body_bytes: int, job_id: str = "j1") -> str:
@@ -28,21 +28,20 @@ def slot() -> SlotProtocol:
 def test_a_job_starts_when_its_whole_body_is_there(slot):
     assert feed(slot, job(5)) is None
     assert feed(slot, b"abc") is None
-    started = feed(slot, b"de")
-    assert isinstance(started, StartJob)
-    assert (started.job.id, started.body) == ("j1", (b"abc", b"de"))
+    assert feed(slot, b"de") == (b"abc", b"de")
+    assert slot.job.id == "j1"
 
 
 def test_a_job_without_a_body_starts_at_once(slot):
-    assert isinstance(feed(slot, job(0)), StartJob)
+    assert feed(slot, job(0)) == ()
 
 
 def test_the_slot_is_free_again_after_the_job(slot):
     feed(slot, job(0))
-    assert slot.busy
+    assert slot.job is not None
     slot.finished()
-    assert not slot.busy
-    assert isinstance(feed(slot, job(0, "j2")), StartJob)
+    assert slot.job is None
+    assert feed(slot, job(0, "j2")) == ()
 
 
 def test_a_cancel_during_the_body_ends_the_job_before_it_runs(slot):
@@ -50,7 +49,7 @@ def test_a_cancel_during_the_body_ends_the_job_before_it_runs(slot):
     feed(slot, b"ab")
     answer = feed(slot, cancel())
     assert answer == Answer("j1", "cancelled")
-    assert not slot.busy
+    assert slot.job is None
 
 
 def test_a_cancel_of_the_running_job_is_passed_on(slot):
