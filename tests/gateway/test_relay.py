@@ -133,7 +133,7 @@ async def test_a_whole_answer_is_read_checked_and_counted():
     assert await relay_whole(Target(whole[:9], whole[9:]), CHAT, counted, within(5.0), QUICK) == whole
     assert (counted.usage.prompt, counted.usage.completion) == (3, 3)
     assert counted.clock.text_bytes == len("Every answer of")
-    assert counted.tok_s is None
+    assert counted.sample.tok_s is None
 
 
 async def test_an_answer_with_vectors_is_not_an_empty_one():
