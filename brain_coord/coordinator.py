@@ -201,7 +201,8 @@ class Coordinator:
         registry.on_event.append(scores.event)
         registry.on_doubt.append(canaries.doubt)
         registry.on_slots.append(fleet.slots)
-        registry.on_change.append(_log_change)
+        if settings.log_level == "debug":  # with each job a node's state may change
+            registry.on_change.append(_log_change)
         await admin.start()
         self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
         retention = Retention(store, settings.store.receipts_days)

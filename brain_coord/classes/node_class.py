@@ -67,11 +67,10 @@ class NodeClass:
         self._nobody: Bounded[tuple[object, ...], Prospect] = Bounded()
         """The answers while there is no node at all: on most coordinators, of the operator's own."""
         self._states: Bounded[tuple[object, ...], ClassState] = Bounded()
-        registry.on_change.append(self._on_change)
+        registry.on_gone.append(self._left)
 
-    def _on_change(self, change: StateChange) -> None:
-        if change.after == "OFFLINE":
-            self._returning.left(change.node_id, monotonic(), draining=change.before == "DRAINING")
+    def _left(self, change: StateChange) -> None:
+        self._returning.left(change.node_id, monotonic(), draining=change.before == "DRAINING")
 
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""

@@ -60,6 +60,8 @@ class Registry:
     on_touch: list[Callable[[Node], None]] = field(default_factory=list)
     """Hears of every change of a node that its snapshot may depend on; must not look at the node at once."""
     on_change: list[Callable[[StateChange], None]] = field(default_factory=list)
+    on_gone: list[Callable[[StateChange], None]] = field(default_factory=list)
+    """Hears of those changes alone after which a node is OFFLINE, and not of every job."""
     on_capacity: list[Callable[[], None]] = field(default_factory=list)
     on_offer: list[Callable[[Node], None]] = field(default_factory=list)
     on_heartbeat: list[Callable[[Node], None]] = field(default_factory=list)
@@ -362,7 +364,11 @@ class Registry:
         if after != before:
             if before not in _WORKING or after not in _WORKING:
                 self._turned(node)
-            self._tell(StateChange(node.node_id, before, after, reason))
+            change = StateChange(node.node_id, before, after, reason)
+            self._tell(change)
+            if after == "OFFLINE":
+                for hook in self.on_gone:
+                    hook(change)
 
     def _tell(self, change: StateChange) -> None:
         for hook in self.on_change:
