@@ -276,10 +276,11 @@ class Registry:
         if node.elsewhere is not None and self.forward is not None:
             self.forward(node, outcome)
             return
+        health, passed, now = node.health, result == "completed", monotonic()
         if kind == "customer":
             node.load.ended += 1
-        health, passed, now = node.health, result == "completed", monotonic()
-        if result in ("matched", "mismatched"):
+            turned = health.job(result, now)
+        elif result in ("matched", "mismatched"):
             turned = health.comparison(agreed=result == "matched", now=now)
         elif kind == "canary":
             turned = health.canary(passed=passed, now=now)
