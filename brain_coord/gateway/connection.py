@@ -7,7 +7,6 @@ reads keeps its bytes until the other side closes.
 import math
 from asyncio import TimerHandle, Transport
 from collections import deque
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
@@ -19,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from brain_coord.gateway.cycle import Cycle
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import CONNECTION
+from brain_coord.gateway.http import CONNECTION, Scope
 
 
 @lru_cache(maxsize=256)
@@ -55,8 +54,7 @@ class ClientConnection(HttpToolsProtocol):
         self.cycle: Cycle | None = None  # type: ignore[assignment] # one of our own kind
         self._incoming: Cycle | None = None
         """Takes the body that is being read; none while a websocket begins."""
-        self._pipelined: deque[Cycle] = deque()
-        self._gone: Callable[[], None] | None = None
+        self._pipelined: deque[tuple[Cycle, Scope]] = deque()
         self._stall_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
@@ -77,14 +75,6 @@ class ClientConnection(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment] # as uvicorn does
         self.cycle = self._incoming = None
         self._pipelined.clear()
-        gone, self._gone = self._gone, None
-        if gone is not None:
-            gone()
-
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Call this when the client leaves before the answer that runs is complete."""
-        self.flow.resume_reading()  # or its leaving would not be seen
-        self._gone = gone
 
     def on_message_begin(self) -> None:
         """The next request begins; the rest of the last answer is watched no more."""
@@ -101,48 +91,48 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A request begins, with a cycle of our own."""
-        parser = self.parser
-        raw_path, path, query = _parts(self.url)
+        parser, headers = self.parser, self.headers
+        method = parser.get_method()
+        if parser.should_upgrade() and self._should_upgrade():
+            self._incoming = None
+            self.scope = {"method": method.decode("ascii"), "headers": headers}  # type: ignore[typeddict-item] # all that uvicorn reads
+            return
         http_version = parser.get_http_version()
-        scope: Any = {
+        keep_alive = http_version != "1.0" and parser.should_keep_alive()
+        before = self.cycle
+        self.cycle = self._incoming = cycle = Cycle(self, method, headers, keep_alive=keep_alive)
+        raw_path, path, query = _parts(self.url)
+        scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": http_version,
             "server": self.server,
             "client": self.client,
             "scheme": self.scheme,
-            "method": parser.get_method().decode("ascii"),
+            "method": method.decode("ascii"),
             "path": path,
             "raw_path": raw_path,
             "query_string": query,
-            "headers": self.headers,
+            "headers": headers,
+            "extensions": {CONNECTION: cycle},
         }
-        self.scope = scope
-        if parser.should_upgrade() and self._should_upgrade():
-            self._incoming = None
-            return
-        before = self.cycle
-        keep_alive = http_version != "1.0" and parser.should_keep_alive()
-        self.cycle = self._incoming = cycle = Cycle(self, scope, keep_alive=keep_alive)
-        scope["extensions"] = {CONNECTION: cycle}
         if before is None or before.response_complete:
-            self._start(cycle)
+            self._start(cycle, scope)
         else:  # a pipelined request waits for the answer before it
             self.flow.pause_reading()
-            self._pipelined.append(cycle)
+            self._pipelined.append((cycle, scope))
 
-    def _start(self, cycle: Cycle) -> None:
-        task = self.loop.create_task(cycle.run(self.app))
+    def _start(self, cycle: Cycle, scope: Scope) -> None:
+        cycle.task = task = self.loop.create_task(cycle.run(self.app, scope))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         cycle = self._incoming
         if cycle is None or cycle.response_complete:
             return
-        cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+        cycle.body = body = cycle.body + body
+        if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         if cycle.news is not None:
             cycle.news.set()
@@ -175,7 +165,6 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """A finished answer may be large and the line slow; as long as it goes on leaving, it may take its time."""
-        self._gone = None
         if self._stall_timer is not None:
             self._stop_waiting()
         if self.transport.get_write_buffer_size():
@@ -183,7 +172,7 @@ class ClientConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
             if self._pipelined:
-                self._start(self._pipelined.popleft())
+                self._start(*self._pipelined.popleft())
             else:
                 self.becomes_idle()
 

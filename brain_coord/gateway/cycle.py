@@ -21,6 +21,8 @@ log = structlog.get_logger("brain.server")
 
 _CONTROL: Final = bytes(range(0x20)).replace(b"\t", b"") + b"\x7f"
 _FRAMING: Final = regex(rb"\n(content-length|transfer-encoding|connection): ([^\r]*)").findall
+_CHUNK: Final = b"%b%x\r\n%b\r\n"
+_LAST_CHUNK: Final = _CHUNK + b"0\r\n\r\n"
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
 
@@ -48,9 +50,6 @@ class Line(Protocol):
     def stalled(self) -> bool:
         """Whether it was cut because the client had stopped reading."""
 
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Call this when the client leaves before the answer that runs is complete."""
-
     def on_response_complete(self) -> None:
         """The last byte of an answer was written."""
 
@@ -68,6 +67,7 @@ class Cycle:
         response_complete: whether the last byte of the answer was written.
         more_lines: headers that are added to the head of the answer, whoever sends it.
         awaits_continue: whether the client wants to be asked before it sends the body.
+        task: in which the application answers.
     """
 
     body: bytes = b""
@@ -77,6 +77,8 @@ class Cycle:
     response_complete = False
     more_lines = b""
     awaits_continue = False
+    task: asyncio.Task[None] | None = None
+    _gone: Callable[[], None] | None = None
     _ended = False
     """Whether the application knows that no more of the body comes."""
     _response_started = False
@@ -84,26 +86,27 @@ class Cycle:
     _chunked: bool | None = None
     _left_bytes = 0
 
-    def __init__(self, line: Line, scope: Scope, *, keep_alive: bool) -> None:
+    def __init__(self, line: Line, method: bytes, headers: Iterable[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
         self._line = line
         self._transport = line.transport
         self.flow = line.flow
-        self._scope = scope
+        self._bodiless = method == b"HEAD"
         self.keep_alive = keep_alive
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers: dict[bytes, bytes] = dict(headers)
         if b"expect" in self.headers and self.headers[b"expect"].lower() == b"100-continue":
             self.awaits_continue = True
 
-    async def run(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+    async def run(self, app: Callable[[Any, Any, Any], Awaitable[None]], scope: Scope) -> None:
         """Let the application answer. What it breaks off ends with the connection."""
         try:
-            await app(self._scope, self.receive, self.send)
+            await app(scope, self.receive, self.send)
         except BaseException:
             log.exception("the application failed")
-        finally:
-            self._scope.pop("extensions", None)  # this cycle stands there; the two would wait for the garbage collector
-        if self.response_complete or self.disconnected:
-            return
+        if not self.response_complete and not self.disconnected:
+            await self._fail()
+        self._line.server_state.tasks.discard(self.task)
+
+    async def _fail(self) -> None:
         if self._response_started:
             self._transport.close()
         else:
@@ -127,13 +130,17 @@ class Cycle:
         if self.disconnected:
             self._line.loop.call_soon(gone)
         else:
-            self._line.watch(gone)
+            self.flow.resume_reading()  # or its leaving would not be seen
+            self._gone = gone
 
     def lost(self) -> None:
         """The client has left."""
         self.disconnected = not self.response_complete
         if self.news is not None:
             self.news.set()
+        gone, self._gone = self._gone, None
+        if gone is not None:
+            gone()
 
     async def receive(self) -> Event:
         """The next of the body, or that the client left or has its answer."""
@@ -190,7 +197,7 @@ class Cycle:
             raise RuntimeError("a header of the answer has a control character in it")
         for name, value in _FRAMING(b"\n" + lines):
             self._framed(name, value)
-        if self._scope["method"] == "HEAD":
+        if self._bodiless:
             self._chunked = False
         elif self._chunked is None and status not in (204, 304):
             self._chunked = True
@@ -202,8 +209,9 @@ class Cycle:
         self._response_started = True
         self.awaits_continue = False
         standing = lines_of(self._line.server_state.default_headers)
-        says_close = self.keep_alive or b"\nconnection: close\r" in b"\n" + lines
-        end = b"\r\n" if says_close else b"connection: close\r\n\r\n"
+        end = b"\r\n"
+        if not self.keep_alive and b"\nconnection: close\r" not in b"\n" + lines:
+            end = b"connection: close\r\n\r\n"
         self._head = b"%b%b%b%b%b" % (STATUS_LINE[status], standing, lines, self.more_lines, end)
 
     def _framed(self, name: bytes, value: bytes) -> None:
@@ -228,21 +236,20 @@ class Cycle:
         if self.disconnected:
             return
         head, self._head = self._head, b""
+        size = len(body)
         if self._chunked:
-            end = b"" if more else b"0\r\n\r\n"
-            size = len(body)
-            if not size:
-                self._write(head, end)
-            elif size < _LARGE:
-                self._transport.write(b"%b%x\r\n%b\r\n%b" % (head, size, body, end))
-            else:
+            if size >= _LARGE:
                 self._write(b"%b%x\r\n" % (head, size), body)
-                self._transport.write(b"\r\n" + end)
-        elif self._scope["method"] == "HEAD":
+                self._transport.write(b"\r\n" if more else b"\r\n0\r\n\r\n")
+            elif size:
+                self._transport.write((_CHUNK if more else _LAST_CHUNK) % (head, size, body))
+            else:
+                self._write(head, b"" if more else b"0\r\n\r\n")
+        elif self._bodiless:
             self._left_bytes = 0
             self._write(head, b"")
         else:
-            self._left_bytes -= len(body)
+            self._left_bytes -= size
             if self._left_bytes < 0:
                 raise RuntimeError("the answer is longer than its content-length")
             self._write(head, body)
@@ -253,6 +260,7 @@ class Cycle:
         if self._left_bytes:
             raise RuntimeError("the answer is shorter than its content-length")
         self.response_complete = True
+        self._gone = None
         if self.news is not None:
             self.news.set()
         if not self.keep_alive:

@@ -29,7 +29,6 @@ from brain_coord.gateway.http import (
 from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.journal import Journal
 from brain_coord.gateway.limits import KeyMeters, PlanLimits, SharedMeters
-from brain_coord.gateway.reply import id_lines
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest, parse_request
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
@@ -148,7 +147,7 @@ class Gateway:
         else:
             log.error("request failed", request_id=request_id, exc_info=error)
             error = fault("internal", "a fault of the coordinator; its log has the request id")
-        lines = id_lines(dialect, request_id)
+        lines = dialect.id_lines % {b"id": request_id.encode()}
         await send_error(connection, error, lines, dialect.error_body(error, request_id))
         return error.code
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from brain_coord.gateway.bodies import BodyLease
@@ -96,6 +97,7 @@ class HeadTooLarge(Exception):  # noqa: N818 — raised into the parser, which h
     """The head of a request is larger than the limit."""
 
 
+_NOT_HTTP: Final = "Invalid HTTP request received."
 LINK_SUFFIX: Final = b"/node/v1/link"
 
 
@@ -173,9 +175,22 @@ class GuardedConnection(ClientConnection):
         self._read_bytes = len(data)
         if self._heading:
             self._more_bytes += len(data)
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except HttpParserError:
+            self.logger.warning(_NOT_HTTP)
+            self.send_400_response(_NOT_HTTP)
+        except HttpParserUpgrade:
+            self._upgrade_asked()
         if self._heading:
             self._goes_on()
+
+    def _upgrade_asked(self) -> None:
+        """To a websocket, or to what is not spoken here; then the request is answered as it stands."""
+        if self._should_upgrade():
+            self.handle_websocket_upgrade()
+        else:
+            self._unsupported_upgrade_warning()
 
     def _goes_on(self) -> None:
         if self._more_bytes > self.bounds.head_bytes:

@@ -123,8 +123,8 @@ class KeyMeters:
             self._prune(now)
             meter = self._meters[key] = Meter(float(most), now)
         self._meters.move_to_end(key)
-        meter.left = min(most, meter.left + (now - meter.at) * most / 60)
-        meter.at = now
+        left = meter.left + (now - meter.at) * most / 60
+        meter.left, meter.at = (min(most, left)), now
         if not meter.allows(limits):
             raise meter.refusal(limits)
         meter.left -= 1

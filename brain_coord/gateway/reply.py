@@ -17,12 +17,6 @@ from brain_coord.gateway.json_members import append
 from brain_coord.gateway.passage import Tail
 
 
-def id_lines(dialect: Dialect, request_id: str) -> bytes:
-    """The headers in which a form's clients look for the request's id."""
-    sent = request_id.encode()
-    return b"".join([b"%b: %b\r\n" % (name, sent) for name in dialect.id_headers])
-
-
 def reply_lines(record: Record) -> bytes:
     """The headers that say how the request ran, as far as that is known when they leave; no value is a client's."""
     request, target = record.request, record.result.target
@@ -31,7 +25,7 @@ def reply_lines(record: Record) -> bytes:
         ran += f"x-brain-target: {target.resource_class}\r\n"
         if (node_id := target.node_id) is not None:
             ran += f"x-brain-node: {node_id}\r\n"
-    return id_lines(request.dialect, request.request_id) + ran.encode()
+    return request.dialect.id_lines % {b"id": request.request_id.encode()} + ran.encode()
 
 
 def tail_bytes(record: Record, tail: Tail) -> bytes:

@@ -108,7 +108,12 @@ def parse_request(
     Raises:
         ApiError: 400, naming the field at fault.
     """
-    body = _object(raw)
+    try:
+        body = orjson.loads(raw) if len(raw) <= LARGE_BYTES else _outline(raw)
+    except ValueError as error:
+        raise fault("invalid_json", f"the body is not JSON: {error}") from None
+    if type(body) is not dict:
+        raise fault("invalid_json", "the body must be a JSON object")
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise fault("missing_field", "`model` is missing; GET /v1/models lists the names", param="model")
@@ -153,19 +158,8 @@ def _output_limit(body: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _object(raw: bytes) -> dict[str, Any]:
-    """The members of a body. In a large one, large values are left to the engine; see `_outline`."""
-    try:
-        body = orjson.loads(raw) if len(raw) <= LARGE_BYTES else _outline(raw)
-    except ValueError as error:
-        raise fault("invalid_json", f"the body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise fault("invalid_json", "the body must be a JSON object")
-    return body
-
-
 def _outline(raw: bytes) -> dict[str, Any]:
-    """The members of a large body; a value too large to be one of ours stands in as a short one of its kind."""
+    """The members of a large body; a value too large to be one of ours stands in as a short one, and is the engine's to read."""
     return {
         each.name: _STAND_INS.get(raw[each.value : each.value + 1])
         if each.end - each.value > LARGE_VALUE_BYTES

@@ -30,8 +30,8 @@ class Dialect(Protocol):
         """Whether a stream tells its usage only when `stream_options.include_usage` asks for it."""
 
     @property
-    def id_headers(self) -> tuple[bytes, ...]:
-        """Headers in which the form's clients look for the request's id."""
+    def id_lines(self) -> bytes:
+        """The headers in which the form's clients look for the request's id, as they are written; `%(id)b` stands for it."""
 
     @property
     def forwards(self) -> Forwards:

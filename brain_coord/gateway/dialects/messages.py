@@ -50,7 +50,7 @@ class Messages:
     about: str = "Anthropic's messages: one request, streamed or whole."
     streams: bool = True
     asks_usage: bool = False
-    id_headers: tuple[bytes, ...] = (b"x-request-id", b"request-id")
+    id_lines: bytes = b"x-request-id: %(id)b\r\nrequest-id: %(id)b\r\n"
     forwards: Forwards = _FORWARDS
 
     @property

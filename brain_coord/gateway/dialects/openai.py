@@ -93,14 +93,10 @@ class OpenAI:
     about: str
     required: str
     streams: bool = True
-    id_headers: tuple[bytes, ...] = (b"x-request-id",)
+    asks_usage: bool = True
+    id_lines: bytes = b"x-request-id: %(id)b\r\n"
     forwards: Forwards = ()
     forms: Forms | None = field(default_factory=lambda: Forms(_START, _PLAIN_TEXT, _COUNTS), compare=False, repr=False)
-
-    @property
-    def asks_usage(self) -> bool:
-        """Streams tell it only when asked."""
-        return self.streams
 
     def check(self, body: dict[str, Any]) -> None:
         """The member without which no engine could answer."""
@@ -196,5 +192,10 @@ def _has_tool_call(choice: dict[str, Any]) -> bool:
 CHAT: Final = OpenAI("/v1/chat/completions", "A chat's next message: one request, streamed or whole.", "messages")
 COMPLETIONS: Final = OpenAI("/v1/completions", "The text after a prompt: one request, streamed or whole.", "prompt")
 EMBEDDINGS: Final = OpenAI(
-    "/v1/embeddings", "Vectors of texts, where something serves such a model.", "input", streams=False, forms=None
+    "/v1/embeddings",
+    "Vectors of texts, where something serves such a model.",
+    "input",
+    streams=False,
+    asks_usage=False,
+    forms=None,
 )

@@ -40,7 +40,7 @@ class Responses:
     about: str = "OpenAI's responses: one request, streamed or whole; none is stored."
     streams: bool = True
     asks_usage: bool = False
-    id_headers: tuple[bytes, ...] = (b"x-request-id",)
+    id_lines: bytes = CHAT.id_lines
     forwards: Forwards = ()
 
     @property
