@@ -13,9 +13,6 @@ from brain_coord.gateway.request import ApiRequest
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens
 from brain_coord.receipts.canonical import Written
-from brain_coord.routing.auto_router import AutoNodeDecision
-from brain_coord.routing.class_decision import ClassDecision
-from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.record import class_record, node_record
 
 ANSWERED: Final = frozenset({"completed", "incomplete", "client_cancelled", "slow_client"})
@@ -105,8 +102,10 @@ class Record:
             streamed=request.stream,
             request_sha256=request.sha256,
             response_sha256=response_sha256,
-            class_decision=_class_record(judged),
-            node_decision=None if node_decision is None else _node_record(node_decision),
+            class_decision=judged.kept.get("record") or _keep(judged.kept, class_record(judged)),
+            node_decision=None
+            if node_decision is None
+            else node_decision.kept.get("record") or _keep(node_decision.kept, node_record(node_decision)),
             attempts=result.attempts,
             resource_class=resource_class,
             node_id=node_id,
@@ -151,18 +150,10 @@ class Record:
         }
 
 
-def _class_record(decision: ClassDecision) -> Written:
-    record: Written | None = decision.kept.get("record")
-    if record is None:
-        record = decision.kept["record"] = Written(class_record(decision))
-    return record
-
-
-def _node_record(decision: NodeDecision | AutoNodeDecision) -> Written:
-    record: Written | None = decision.kept.get("record")
-    if record is None:
-        record = decision.kept["record"] = Written(node_record(decision))
-    return record
+def _keep(kept: dict[str, Any], record: Mapping[str, Any]) -> Written:
+    """The record of a decision, kept with it for the other requests that it decides."""
+    written = kept["record"] = Written(record)
+    return written
 
 
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}

@@ -85,7 +85,7 @@ def write(value: Any) -> bytes:
         CanonicalError: the value has no canonical form.
     """
     try:
-        return orjson.dumps(value, _fragment, _OPTIONS)
+        return orjson.dumps(value, Written.fragment, _OPTIONS)  # anything else that orjson does not know has none
     except TypeError as error:
         raise CanonicalError(f"no canonical JSON for this value: {error}") from None
 
@@ -93,12 +93,6 @@ def write(value: Any) -> bytes:
 def _integer(text: str) -> int | float:
     value = int(text)
     return value if abs(value) < _EXACT_INTEGERS else float(value)  # only a float can have been that large
-
-
-def _fragment(value: Any) -> orjson.Fragment:
-    if type(value) is Written:
-        return value.fragment()
-    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def plain(numbers: Sequence[float | None]) -> bool:

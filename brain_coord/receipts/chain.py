@@ -57,10 +57,10 @@ class Sealed(NamedTuple):
         """Key id of the signer."""
         return key_id_of(self.public_key)
 
-    def summary(self) -> "Summary":
-        """The members of the body that a store looks receipts up by."""
+    def unsealed(self) -> "Unsealed":
+        """The receipt as it was before."""
         body = orjson.loads(self.body)
-        return Summary(body["id"], body["key"], body["node"], time_of(body["time"]))
+        return Unsealed(self.body, body["id"], body["key"], body["node"], time_of(body["time"]))
 
     def line(self) -> bytes:
         """The envelope as canonical JSON, without a newline."""
@@ -117,21 +117,15 @@ class Sealed(NamedTuple):
         return {name: members[name] for name in order}
 
 
-class Summary(NamedTuple):
-    """What a store keeps beside the body to find a receipt again."""
+class Unsealed(NamedTuple):
+    """A receipt before it has its place in a chain. What follows its body are the members that a store looks it up by."""
 
+    body: bytes
+    """Canonical JSON."""
     receipt_id: str
     key_id: str | None
     node_id: str | None
     created_s: float
-
-
-class Unsealed(NamedTuple):
-    """A receipt before it has its place in a chain."""
-
-    about: Summary
-    body: bytes
-    """Canonical JSON."""
 
     @classmethod
     def of(cls, draft: ReceiptDraft) -> "Unsealed":
@@ -140,8 +134,7 @@ class Unsealed(NamedTuple):
         Raises:
             CanonicalError: the draft holds something that is not JSON.
         """
-        about = Summary(draft.receipt_id, draft.key_id, draft.node_id, draft.time_s)
-        return cls(about, draft.canonical())
+        return cls(draft.canonical(), draft.receipt_id, draft.key_id, draft.node_id, draft.time_s)
 
 
 def link_bytes(body: bytes, chain: str, prev: bytes, seq: int) -> bytes:

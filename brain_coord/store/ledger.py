@@ -10,7 +10,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from brain_coord.receipts.chain import ChainHead, Sealed, Summary, Unsealed, seal
+from brain_coord.receipts.chain import ChainHead, Sealed, Unsealed, seal
 from brain_coord.receipts.signer import KEY_FILE, Signer
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.receipt_rows import chain_head, insert_receipts, link_hash
@@ -18,7 +18,7 @@ from brain_coord.store.signing import changed_signer
 from brain_coord.store.spool import Spool
 
 OnFailure = Literal["spool", "refuse"]
-Entry = tuple[Summary, Sealed]
+Entry = tuple[Unsealed, Sealed]
 _REPLAYED_AT_ONCE = 1000
 
 
@@ -72,7 +72,7 @@ class Ledger:
                 "Bring the database back",
             )
         links = seal(self._head, [each.body for each in receipts], self._signer)
-        return [(each.about, link) for each, link in zip(receipts, links, strict=True)]
+        return list(zip(receipts, links, strict=True))
 
     def insert(self, connection: Connection, entries: Sequence[Entry]) -> None:
         """Write sealed receipts to the database; durable with the transaction."""
@@ -95,7 +95,7 @@ class Ledger:
         """
         if self._on_failure == "refuse":
             raise cause
-        self.spool.append([(about.receipt_id, sealed) for about, sealed in entries])
+        self.spool.append([(receipt.receipt_id, sealed) for receipt, sealed in entries])
         self.advance(entries)
 
     def replay(self, connection: Connection) -> int:
@@ -112,7 +112,7 @@ class Ledger:
                 raise conflict(self.chain)
         if new and (new[0].seq, new[0].prev) != (end.seq + 1, end.hash):
             raise conflict(self.chain)
-        insert_receipts(connection, [(sealed.summary(), sealed) for sealed in new])
+        insert_receipts(connection, [(sealed.unsealed(), sealed) for sealed in new])
         return len(waiting)
 
     def _stamp(self) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, delete, func, or_, select
 
-from brain_coord.receipts.chain import ChainHead, Sealed, Summary
+from brain_coord.receipts.chain import ChainHead, Sealed, Unsealed
 from brain_coord.store import tables
 from brain_coord.store.bulk import Insertion, Row, insert_rows, insertions
 from brain_coord.store.records import Checkpoint
@@ -25,24 +25,24 @@ _POINT = [_POINTS.c[field.name] for field in fields(Checkpoint)]
 _LINK = [_RECEIPTS.c[column.name] for column in _POINT if column.name != "pruned_s"]
 
 
-def insert_receipts(connection: Connection, sealed: Sequence[tuple[Summary, Sealed]]) -> None:
+def insert_receipts(connection: Connection, sealed: Sequence[tuple[Unsealed, Sealed]]) -> None:
     """Append sealed receipts to their chain."""
     insert_rows(connection, _RECEIPTS, _COLUMNS, [_row(*each) for each in sealed])
 
 
-def sqlite_insertions(sealed: Sequence[tuple[Summary, Sealed]]) -> list[Insertion]:
+def sqlite_insertions(sealed: Sequence[tuple[Unsealed, Sealed]]) -> list[Insertion]:
     """The statements of `insert_receipts`, for SQLite's own driver."""
     return list(insertions(_RECEIPTS, _COLUMNS, [_row(*each) for each in sealed]))
 
 
-def _row(about: Summary, s: Sealed) -> Row:
+def _row(receipt: Unsealed, s: Sealed) -> Row:
     return (
         s.chain,
         s.seq,
-        about.receipt_id,
-        about.key_id,
-        about.node_id,
-        about.created_s,
+        receipt.receipt_id,
+        receipt.key_id,
+        receipt.node_id,
+        receipt.created_s,
         s.hash,
         s.prev,
         s.path,

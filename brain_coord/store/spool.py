@@ -93,7 +93,7 @@ class Spool:
             return None
         with suppress(ValueError):  # cleared, perhaps refilled, in the meantime: it is in the database by now
             found = self._read(*place)
-            return found if found.summary().receipt_id == receipt_id else None
+            return found if found.unsealed().receipt_id == receipt_id else None
         return None
 
     def waiting(self, most: int) -> list[Sealed]:
@@ -139,6 +139,6 @@ class Spool:
                     )
                 if not line.endswith(b"\n"):
                     break
-                self._add(receipt.summary().receipt_id, receipt, len(line))
+                self._add(receipt.unsealed().receipt_id, receipt, len(line))
         # An end that is torn or garbled was never acknowledged: its append had not returned.
         os.ftruncate(self._file, self._size)

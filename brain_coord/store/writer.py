@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -31,11 +31,9 @@ A = TypeVar("A")
 Operation = Callable[[Connection], Any]
 
 
-class Write(NamedTuple):
-    """A function of a connection, or a receipt to seal; it may run again when a commit fails."""
-
-    work: Operation | Unsealed
-    future: asyncio.Future[Any]
+Work = Operation | Unsealed
+"""A function of a connection, or a receipt to seal; it may run again when a commit fails."""
+Write = tuple[Work, asyncio.Future[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class Writer:
         """Start the thread."""
         self._thread.start()
 
-    def submit(self, work: Operation | Unsealed) -> "asyncio.Future[Any]":
+    def submit(self, work: Work) -> "asyncio.Future[Any]":
         """Queue a write; call on the event loop."""
         future = self._loop.create_future()
         if self._closing:
@@ -113,7 +111,7 @@ class Writer:
         else:
             self._pending += 1
             gathered = self._gathered
-            gathered.append(Write(work, future))
+            gathered.append((work, future))
             if len(gathered) >= min(self.expected(), self._limits.batch):
                 self._hand_over()
             elif self._timer is None:
@@ -164,7 +162,7 @@ class Writer:
             batch, going = self._take()
             if batch:
                 done = self._try_commit(batch)
-                self._to_loop(self._resolve, [(write.future, one) for write, one in zip(batch, done, strict=True)])
+                self._to_loop(self._resolve, [(future, one) for (_, future), one in zip(batch, done, strict=True)])
             if self._outage.cause is None:
                 self._replay_some()
             elif going and self._probe_thread is None and not self._outage.wait_s(time.monotonic()):
@@ -240,7 +238,7 @@ class Writer:
 
     def _commit(self, batch: Sequence[Write]) -> list[Any]:
         """Make a batch durable; the results stand in its order, errors among them."""
-        entries = self._seal([write.work for write in batch if isinstance(write.work, Unsealed)])
+        entries = self._seal([work for work, _ in batch if isinstance(work, Unsealed)])
         if self._outage.cause is not None or self._waiting:
             return self._without_database(batch, entries)
         try:
@@ -251,7 +249,7 @@ class Writer:
         except Exception as error:
             if len(batch) > 1:  # one of them is at fault, not the database: each gets an answer of its own
                 return [self._commit([write])[0] for write in batch]
-            if isinstance(error, CONFLICTS) and isinstance(batch[0].work, Unsealed) and self._ledger:
+            if isinstance(error, CONFLICTS) and isinstance(batch[0][0], Unsealed) and self._ledger:
                 self._ledger.lost()  # the chain has grown without us: the next receipt goes behind that
                 error = conflict(self._ledger.chain)
             return [error]
@@ -341,7 +339,7 @@ def _results(
     batch: Sequence[Write], entries: Sequence[Entry | Exception], run: Callable[[Operation], Any]
 ) -> list[Any]:
     sealed = iter([entry[1] if isinstance(entry, tuple) else entry for entry in entries])
-    return [next(sealed) if isinstance(write.work, Unsealed) else run(write.work) for write in batch]
+    return [next(sealed) if isinstance(work, Unsealed) else run(work) for work, _ in batch]
 
 
 def _good(entries: Sequence[Entry | Exception]) -> list[Entry]:

@@ -70,11 +70,11 @@ def test_a_changed_line_does_not_read():
         Sealed.parse(line.replace(b'"plan":"free"', b'"plan":"paid"'))
 
 
-def test_the_summary_says_what_a_receipt_is_looked_up_by():
-    about = sealed_chain(1)[0][0].summary()
+def test_an_unsealed_receipt_says_what_it_is_looked_up_by():
+    receipt = sealed_chain(1)[0][0].unsealed()
     expected = draft(1)
-    assert (about.receipt_id, about.key_id, about.node_id) == (expected.receipt_id, expected.key_id, expected.node_id)
-    assert about.created_s == expected.time_s
+    assert (receipt.receipt_id, receipt.key_id, receipt.node_id) == (expected.receipt_id, expected.key_id, expected.node_id)
+    assert receipt.created_s == expected.time_s
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=33))

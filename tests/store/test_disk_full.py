@@ -31,7 +31,7 @@ async def fill(store, numbers):
     kept = []
     for number in numbers:
         try:
-            kept.append((await store.append_receipt(draft(number))).summary().receipt_id)
+            kept.append((await store.append_receipt(draft(number))).unsealed().receipt_id)
         except StoreUnavailable as error:
             return kept, error
     raise AssertionError("the disk did not fill up")
@@ -47,7 +47,7 @@ async def test_a_full_disk_refuses_with_a_typed_error_and_loses_nothing(open_sto
         with pytest.raises(StoreUnavailable):
             await store.create_key("free")
     await recovered(store)
-    kept.append((await store.append_receipt(draft(5000))).summary().receipt_id)
+    kept.append((await store.append_receipt(draft(5000))).unsealed().receipt_id)
     assert await chain_of(store) == kept
 
 
@@ -71,7 +71,7 @@ async def test_what_a_full_disk_left_behind_opens_again(open_store, data_dir):
         kept, _ = await fill(store, range(1, 3000))
         await open_store.close()
     store = await open_store(options=IMPATIENT)
-    kept.append((await store.append_receipt(draft(5000))).summary().receipt_id)
+    kept.append((await store.append_receipt(draft(5000))).unsealed().receipt_id)
     assert await chain_of(store) == kept
 
 
