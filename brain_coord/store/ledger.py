@@ -10,6 +10,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.receipts.chain import ChainHead, Sealed, Unsealed, seal
 from brain_coord.receipts.signer import KEY_FILE, Signer
 from brain_coord.store.errors import StoreError, StoreUnavailable
@@ -59,8 +60,8 @@ class Ledger:
         """Whether `prepare` has something to ask the database."""
         return self._head is None or self._stamp() != self._key_file
 
-    def seal(self, receipts: Sequence[Unsealed]) -> list[Entry]:
-        """Seal receipts in order; the end moves with `advance`.
+    def seal(self, drafts: Sequence[ReceiptDraft]) -> list[Entry | Exception]:
+        """Seal receipts in order, but for those that cannot be written; the end moves with `advance`.
 
         Raises:
             StoreUnavailable: the chain's end is not known since the database was last lost in the middle of a commit.
@@ -71,8 +72,9 @@ class Ledger:
                 "the end of the receipt chain has to be read from the database first",
                 "Bring the database back",
             )
-        links = seal(self._head, [each.body for each in receipts], self._signer)
-        return list(zip(receipts, links, strict=True))
+        receipts = [_unsealed(draft) for draft in drafts]
+        links = iter(seal(self._head, [each.body for each in receipts if isinstance(each, Unsealed)], self._signer))
+        return [(each, next(links)) if isinstance(each, Unsealed) else each for each in receipts]
 
     def insert(self, connection: Connection, entries: Sequence[Entry]) -> None:
         """Write sealed receipts to the database; durable with the transaction."""
@@ -121,6 +123,13 @@ class Ledger:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_ino
+
+
+def _unsealed(draft: ReceiptDraft) -> Unsealed | Exception:
+    try:
+        return Unsealed.of(draft)
+    except Exception as error:  # whatever is wrong with a draft concerns its own request alone
+        return error
 
 
 def conflict(chain: str) -> StoreError:

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from brain_coord.receipts.body import ReceiptDraft
-from brain_coord.receipts.canonical import CanonicalError
-from brain_coord.receipts.chain import Sealed, Unsealed
+from brain_coord.receipts.chain import Sealed
 from brain_coord.receipts.history import publish_all
 from brain_coord.store import receipt_rows, signer_keys
 from brain_coord.store.core import StoreCore
@@ -25,13 +24,7 @@ class ReceiptStore(StoreCore):
         Exceptions of the future: `StoreUnavailable`, nothing was recorded; `CanonicalError`, the draft holds something
         that is not JSON.
         """
-        try:
-            receipt = Unsealed.of(draft)
-        except CanonicalError as error:
-            refused: asyncio.Future[Sealed] = self._loop.create_future()
-            refused.set_exception(error)
-            return refused
-        return self._writer.submit(receipt)
+        return self._writer.submit(draft)
 
     async def get_receipt(self, receipt_id: str) -> Sealed | None:
         """The receipt with an id."""

@@ -73,7 +73,11 @@ def test_a_changed_line_does_not_read():
 def test_an_unsealed_receipt_says_what_it_is_looked_up_by():
     receipt = sealed_chain(1)[0][0].unsealed()
     expected = draft(1)
-    assert (receipt.receipt_id, receipt.key_id, receipt.node_id) == (expected.receipt_id, expected.key_id, expected.node_id)
+    assert (receipt.receipt_id, receipt.key_id, receipt.node_id) == (
+        expected.receipt_id,
+        expected.key_id,
+        expected.node_id,
+    )
     assert receipt.created_s == expected.time_s
 
 

@@ -87,14 +87,17 @@ async def test_recent_receipts_come_newest_first(store):
     assert [receipt.seq for receipt in await store.recent_receipts(3)] == [79, 78, 77]
 
 
-async def test_a_draft_that_is_no_json_fails_alone(store):
+@pytest.mark.parametrize(
+    ("changes", "error"), [({"extra": {"odd": object()}}, CanonicalError), ({"time_s": 1e20}, ValueError)]
+)
+async def test_a_draft_that_cannot_be_written_fails_alone(store, changes, error):
     good, bad, after = await asyncio.gather(
         store.append_receipt(draft(1)),
-        store.append_receipt(draft(2, extra={"odd": object()})),
+        store.append_receipt(draft(2, **changes)),
         store.append_receipt(draft(3)),
         return_exceptions=True,
     )
-    assert isinstance(bad, CanonicalError)
+    assert isinstance(bad, error)
     assert [good.seq, after.seq] == [1, 2]
     assert verified(await exported(store)).receipts == 2
 
