@@ -10,6 +10,7 @@ from brain_coord.classes.target import TargetFault
 from brain_coord.gateway import sse
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.dialects import Dialect, EventKind
+from brain_coord.gateway.dialects.seen import Usage
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.mould import Mould
 from brain_coord.gateway.reader import Reader
@@ -103,6 +104,9 @@ class Passage:
                     at = end
                     if together:
                         passed = mould
+                        if (ending := reader.ending(chunk, at)) is not None:
+                            self._end_with(*ending)
+                            return size
                     continue
                 together = False
             end = chunk.find(b"\n\n", at) + 2
@@ -111,6 +115,13 @@ class Passage:
             self._take(chunk[at:end], now)
             at = end
         return at
+
+    def _end_with(self, finish: bytes, counts: bytes, usage: Usage, marker: bytes) -> None:
+        """Take the three events that end nearly every stream, right behind output."""
+        self._answer.usage = self._answer.usage.then(usage)
+        self._answer.finished = self._done = True
+        self._held = [finish, counts, marker] if self._client_usage else [finish, marker]
+        self._held_bytes = len(finish) + len(counts)
 
     def _split(self, chunk: bytes, now: float) -> None:
         """Take the events that `chunk` completes, and keep the one that it begins."""

@@ -1,11 +1,12 @@
 """Reads the events of one stream, by their bytes where such events are known, and else as JSON."""
 
+import re
 from typing import Final
 
 from brain_coord.gateway import sse
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.dialects.forms import Forms
-from brain_coord.gateway.dialects.seen import DONE, QUIET, EventKind, Seen, Usage
+from brain_coord.gateway.dialects.seen import DONE, FINISH, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.mould import Mould
 
 MOULDS: Final = 4
@@ -43,7 +44,7 @@ class Reader:
                 if (known := forms.meaning(event[len(start) :])) is not None:
                     return known
                 if (counts := forms.counts.fullmatch(event, len(start))) is not None:
-                    return Seen(EventKind.USAGE, usage=Usage(int(counts[1]), int(counts[2])))
+                    return Seen(EventKind.USAGE, usage=_usage(counts))
                 if fresh and self.mould is not None and (size := self.mould.alone(event)):
                     return Seen(EventKind.OUTPUT, size)
         data = sse.data_of(event)
@@ -53,6 +54,24 @@ class Reader:
         if forms is not None:
             self._learn(forms, event, seen)
         return seen
+
+    def ending(self, chunk: bytes, at: int) -> tuple[bytes, bytes, Usage, bytes] | None:
+        """The three events that end nearly every stream, if they are all that stands in `chunk` from `at` on.
+
+        They are a finish without text, the token counts, which are told as well, and the end marker.
+        """
+        if not chunk.endswith(_DONE_EVENT):
+            return None
+        forms, start = self._forms, self._start
+        if forms is None or start is None:
+            return None
+        parts = chunk[at : -len(_DONE_EVENT)].split(start)
+        if len(parts) != 3 or parts[0]:
+            return None
+        _, finish, counts = parts
+        if forms.meaning(finish) is not FINISH or (found := forms.counts.fullmatch(counts)) is None:
+            return None
+        return start + finish, start + counts, _usage(found), _DONE_EVENT
 
     def _begin(self, forms: Forms, event: bytes) -> bytes | None:
         """Find the start of this stream's events, and what is known of such events."""
@@ -75,3 +94,8 @@ class Reader:
             self.mould = mould = Mould.of(event, forms.plain_text, seen.text_bytes)
             if mould is not None and start is not None:
                 forms.keep_around_text(self._engine, mould.head[len(start) :], mould.tail)
+
+
+def _usage(counts: re.Match[bytes]) -> Usage:
+    prompt, completion = counts.groups()
+    return Usage(int(prompt), int(completion))

@@ -26,6 +26,10 @@ READ_AHEAD_BYTES: Final = 256 * 1024
 """How much of an answer may come untaken before its connection stops reading, until all of that is taken."""
 
 
+CLOSED: Final = (OSError, RuntimeError)
+"""A server signals a closed websocket with either."""
+
+
 class SlotLost(Exception):  # noqa: N818 — what happened, not what kind of class it is
     """The slot connection ended or broke the protocol while a job was on it."""
 
@@ -137,19 +141,14 @@ class Slot:
         self.job_id = job_id
         size = len(body)
         text = job_text(job_id, model, path, deadline_s, size)
-        if size <= frame_bytes:
-            await self._transmit(text, body or None)
-            return
-        await self._transmit(text, body[:frame_bytes])
-        rest = memoryview(body)  # its parts are no copies
-        for start in range(frame_bytes, size, frame_bytes):
-            await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
-            await self._transmit(None, rest[start : start + frame_bytes])
-
-    async def _transmit(self, text: bytes | None, data: bytes | memoryview | None) -> None:
         try:
-            await self._frames.send_frames(text, data)
-        except (OSError, RuntimeError) as error:  # a server signals a closed websocket with either
+            await self._frames.send_frames(text, body[:frame_bytes] or None)
+            if size > frame_bytes:
+                rest = memoryview(body)  # its parts are no copies
+                for start in range(frame_bytes, size, frame_bytes):
+                    await asyncio.sleep(0)  # a large body gives way to everybody else's small frames
+                    await self._frames.send_frames(None, rest[start : start + frame_bytes])
+        except CLOSED as error:
             self.close()
             raise SlotLost("the node's slot connection closed") from error
 
@@ -186,7 +185,14 @@ class Slot:
                     self._put_back(self._waiter)
                     raise
             if isinstance(came, str):
-                if (reply := self._reply(came)) is not None:
+                try:
+                    reply = read_answer(came, self.job_id)
+                except MessageError as error:
+                    self.close()
+                    raise SlotLost(f"the node broke the slot protocol ({error})") from None
+                if reply is not None:
+                    if type(reply) is Over:
+                        self.job_id = None
                     return reply
             elif isinstance(came, bytes):
                 return came
@@ -203,17 +209,6 @@ class Slot:
         elif came is not None:
             came.close()
 
-    def _reply(self, text: str) -> Reply | None:
-        """The message in a text frame, `None` for one that this version does not know."""
-        try:
-            reply = read_answer(text, self.job_id)
-        except MessageError as error:
-            self.close()
-            raise SlotLost(f"the node broke the slot protocol ({error})") from None
-        if type(reply) is Over:
-            self.job_id = None
-        return reply
-
     async def cancel(self) -> None:
         """End the job that is running and wait, within limits, until the node says that it is over.
 
@@ -223,10 +218,10 @@ class Slot:
             return
         try:
             async with asyncio.timeout(CANCEL_S):
-                await self._transmit(encode(Cancel(id=self.job_id)).encode(), None)
+                await self._frames.send_frames(encode(Cancel(id=self.job_id)).encode(), None)
                 while type(await self.read()) is not Over:
                     pass
-        except (TimeoutError, SlotLost):
+        except (TimeoutError, SlotLost, *CLOSED):
             self.close()
 
     def give_back(self) -> None:

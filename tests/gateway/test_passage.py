@@ -225,6 +225,39 @@ def test_the_last_usage_counts_and_is_never_summed(pieces, completion):
     assert run.answer.usage.completion == completion
 
 
+START = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795990468,"model":"ends",'
+TEXT = START + b'"choices":[{"index":0,"delta":{"content":"Every"},"finish_reason":null}]}\n\n'
+FINISH = START + b'"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}\n\n'
+COUNTS = START + b'"choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}\n\n'
+
+
+@pytest.mark.parametrize("client_usage", [True, False])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        [FINISH, COUNTS, DONE],
+        [FINISH, DONE],
+        [COUNTS, DONE],
+        [FINISH, FINISH, COUNTS, DONE],
+        [FINISH, COUNTS, COUNTS, DONE],
+        [FINISH, b": so long\n\n", COUNTS, DONE],
+        [FINISH, COUNTS, TEXT, DONE],
+        [FINISH, COUNTS, b": " + START, DONE],
+        [COUNTS, FINISH, DONE],
+        [FINISH, COUNTS, DONE, DONE],
+        [FINISH, COUNTS],
+    ],
+)
+def test_an_end_that_comes_with_the_text_is_read_as_it_is_alone(ending, client_usage):
+    events = [TEXT, TEXT, *ending]
+    alone = Run(client_usage=client_usage).feed(*events)
+    with_text = Run(client_usage=client_usage).feed(b"".join(events))
+    assert with_text.end() == alone.end()
+    assert with_text.passage.end(0.0)[1] == alone.passage.end(0.0)[1]
+    assert with_text.answer.usage == alone.answer.usage
+    assert (with_text.answer.finished, with_text.answer.clock.text_bytes) == (True, alone.answer.clock.text_bytes)
+
+
 @pytest.mark.case("E-10")
 def test_cumulative_usage_on_every_event_is_not_summed():
     run = Run()

@@ -6,7 +6,7 @@ import pytest
 
 from brain_coord.gateway import sse
 from brain_coord.gateway.dialects.openai import OpenAI
-from brain_coord.gateway.dialects.seen import FINISH, QUIET, EventKind
+from brain_coord.gateway.dialects.seen import FINISH, QUIET, EventKind, Usage
 from brain_coord.gateway.reader import Reader
 from tests.gateway.engine_streams import CHAT, COMPLETIONS
 
@@ -123,3 +123,17 @@ def test_counts_in_another_form_are_read_as_json(of, becomes):
     dialect, event = Counting(), CHAT[-2].replace(of, becomes)
     seen, reads = read_all(dialect, [event])
     assert (seen, reads) == ([dialect.read(sse.data_of(event))], 1)
+
+
+def test_an_end_is_known_in_one_piece_once_its_finish_is():
+    dialect = Counting()
+    finish = CHAT[0].replace(b'"role":"assistant",', b"").replace(b'"finish_reason":null', b'"finish_reason":"stop"')
+    for number in (1, 2):
+        text, *end = stream([CHAT[1], finish, CHAT[-2], CHAT[-1]], number)
+        reader = Reader(dialect)
+        reader.read(text)
+        known = reader.ending(text + b"".join(end), len(text))
+        if number == 1:
+            assert known is None
+            reader.read(end[0])
+    assert known == (end[0], end[1], Usage(3, 3), end[2])
