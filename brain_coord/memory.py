@@ -39,7 +39,7 @@ class StoredKeys:
 
     def known(self, secret: str) -> Caller | None:
         """Whom a key that was used lately belongs to."""
-        key = self.store.known_key(secret)
+        key = self.store.keys.known(secret)
         return None if key is None else self._callers.get((key.key_id, key.plan))
 
     async def find(self, secret: str) -> Caller | None:

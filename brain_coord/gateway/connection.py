@@ -170,7 +170,8 @@ class ClientConnection(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self._watch_rest(math.inf)
         if not self.transport.is_closing():
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
             if self._pipelined:
                 self._start(*self._pipelined.popleft())
             else:

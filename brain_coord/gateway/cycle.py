@@ -130,7 +130,8 @@ class Cycle:
         if self.disconnected:
             self._line.loop.call_soon(gone)
         else:
-            self.flow.resume_reading()  # or its leaving would not be seen
+            if self.flow.read_paused:
+                self.flow.resume_reading()  # or its leaving would not be seen
             self._gone = gone
 
     def lost(self) -> None:

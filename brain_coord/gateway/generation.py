@@ -113,7 +113,7 @@ class Generation:
             log.exception("request failed", request_id=self._request.request_id)
             await self._finish_failed(fault("internal", "a fault of the coordinator; its log has the request id"))
         finally:
-            if self._stream is not None:
+            if self._stream is not None and not self._stream.ended:
                 await self._stream.close()
 
     def _client_left(self) -> None:

@@ -4,7 +4,7 @@ uvicorn has no such bounds with httptools: a client that sends a header a minute
 ever. A body is bounded where it is read.
 """
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -41,14 +41,14 @@ class ConnectionBounds:
     open: int = 0
     idle: dict["GuardedConnection", float] = field(default_factory=dict)
     """Since when, by the monotonic clock; the one that is idle for longest comes first."""
-    _timer: TimerHandle | None = None
+    timer: TimerHandle | None = None
 
     def take(self, wanted: "ConnectionBounds") -> None:
         """Hold to these bounds from now on."""
         for name in ("connections", "head_bytes", "headers", "head_s", "idle_s", "stall_s"):
             setattr(self, name, getattr(wanted, name))
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
             self._end_idle()
 
     def make_room(self) -> bool:
@@ -61,18 +61,16 @@ class ConnectionBounds:
         oldest.hang_up()
         return True
 
-    def rests(self, connection: "GuardedConnection") -> None:
-        """A connection waits for its next request; one timer, for whichever waits longest, is enough for all."""
-        self.idle[connection] = monotonic()
-        if self._timer is None:
-            self._timer = connection.loop.call_later(self.idle_s, self._end_idle)
+    def watch(self, loop: AbstractEventLoop) -> None:
+        """Some connection waits for its next request; one timer, for whichever waits longest, is enough for all."""
+        self.timer = loop.call_later(self.idle_s, self._end_idle)
 
     def _end_idle(self) -> None:
-        self._timer, now = None, monotonic()
+        self.timer, now = None, monotonic()
         for connection, since in list(self.idle.items()):
             left_s = since + self.idle_s - now
             if left_s > 0:
-                self._timer = connection.loop.call_later(left_s, self._end_idle)
+                self.timer = connection.loop.call_later(left_s, self._end_idle)
                 return
             connection.hang_up()
 
@@ -168,7 +166,10 @@ class GuardedConnection(ClientConnection):
         if self._heading:
             self._start_head_timer()
         else:
-            self.bounds.rests(self)
+            bounds = self.bounds
+            bounds.idle[self] = monotonic()
+            if bounds.timer is None:
+                bounds.watch(self.loop)
 
     def data_received(self, data: bytes) -> None:
         """A head that does not end with what came is timed, and counted; bodies are bounded elsewhere."""

@@ -64,6 +64,7 @@ class ClientStream:
     async def end(self, data: bytes) -> None:
         """Send the last bytes and end the response."""
         self._timer.cancel()
+        self.on_commit = _nobody
         self.ended = True
         if self._comment is not None or self._flow.write_paused:
             await self._room()
@@ -72,7 +73,7 @@ class ClientStream:
         self._connection.write(data, more=False)
 
     async def close(self) -> None:
-        """Stop keeping alive; the response stays as it is."""
+        """Stop keeping alive; the response stays as it is. One that was ended needs no closing."""
         self._timer.cancel()
         self.on_commit = _nobody
         if self._comment is not None:

@@ -14,13 +14,9 @@ class AccessStore(StoreCore):
         """A new key, and its text: shown now and never again."""
         return await self.write(partial(api_keys.create_key, plan=plan, label=label, now_s=self._clock()))
 
-    def known_key(self, secret: str) -> ApiKey | None:
-        """The good key with this text, if it was seen so lately that the database need not be asked."""
-        return self._keys.known(secret)
-
     async def find_key(self, secret: str) -> ApiKey | None:
         """The good key with this text, from memory when it was seen lately; `None` for an unknown or revoked one."""
-        return await self._keys.find(secret)
+        return await self.keys.find(secret)
 
     async def list_keys(self) -> list[ApiKey]:
         """All keys, oldest first."""
@@ -29,7 +25,7 @@ class AccessStore(StoreCore):
     async def revoke_key(self, key_id: str) -> bool:
         """Revoke a key for good, at once in this process; `False` when there is none that is still good."""
         done = await self.write(partial(api_keys.revoke_key, key_id=key_id, now_s=self._clock()))
-        self._keys.forget()
+        self.keys.forget()
         return done
 
     async def create_token(

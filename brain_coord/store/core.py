@@ -66,7 +66,7 @@ class StoreCore:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(options.readers, thread_name_prefix="store-reader")
         self._writer = Writer(database, watchdog, ledger, self._loop, options.writer, options.on_health)
-        self._keys = KeyCache(lambda secret: self.read(partial(api_keys.find_key, secret=secret)), options.key_fresh_s)
+        self.keys = KeyCache(lambda secret: self.read(partial(api_keys.find_key, secret=secret)), options.key_fresh_s)
         self._writer.start()
 
     @classmethod

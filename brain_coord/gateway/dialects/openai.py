@@ -1,7 +1,9 @@
 """OpenAI's forms with `choices`, chat and legacy completions; and embeddings, which share their errors."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -79,31 +81,30 @@ def check_messages(body: dict[str, Any]) -> None:
         raise fault("missing_field", "`messages` must be a list with at least one message", param="messages")
 
 
+def _check_member(name: str, body: dict[str, Any]) -> None:
+    """The one without which no engine could answer."""
+    if name not in body:
+        raise fault("missing_field", f"`{name}` is missing", param=name)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenAI:
     """A form with OpenAI's errors.
 
     Attributes:
         about: what the route does.
-        required: the member without which no engine could answer.
+        check: raises `ApiError` for what no engine could answer.
         forms: of its events; those without `choices` have none.
     """
 
     path: str
     about: str
-    required: str
+    check: Callable[[dict[str, Any]], None] = field(compare=False, repr=False)
     streams: bool = True
     asks_usage: bool = True
     id_lines: bytes = b"x-request-id: %(id)b\r\n"
     forwards: Forwards = ()
     forms: Forms | None = field(default_factory=lambda: Forms(_START, _PLAIN_TEXT, _COUNTS), compare=False, repr=False)
-
-    def check(self, body: dict[str, Any]) -> None:
-        """The member without which no engine could answer."""
-        if self.required == "messages":
-            check_messages(body)
-        elif self.required not in body:
-            raise fault("missing_field", f"`{self.required}` is missing", param=self.required)
 
     def read(self, data: bytes) -> Seen:
         """A chunk, or the end marker."""
@@ -189,12 +190,14 @@ def _has_tool_call(choice: dict[str, Any]) -> bool:
     return isinstance(delta, dict) and bool(_calls(delta))
 
 
-CHAT: Final = OpenAI("/v1/chat/completions", "A chat's next message: one request, streamed or whole.", "messages")
-COMPLETIONS: Final = OpenAI("/v1/completions", "The text after a prompt: one request, streamed or whole.", "prompt")
+CHAT: Final = OpenAI("/v1/chat/completions", "A chat's next message: one request, streamed or whole.", check_messages)
+COMPLETIONS: Final = OpenAI(
+    "/v1/completions", "The text after a prompt: one request, streamed or whole.", partial(_check_member, "prompt")
+)
 EMBEDDINGS: Final = OpenAI(
     "/v1/embeddings",
     "Vectors of texts, where something serves such a model.",
-    "input",
+    partial(_check_member, "input"),
     streams=False,
     asks_usage=False,
     forms=None,
