@@ -90,13 +90,13 @@ class TabsTarget:
         self,
         result: str,
         *,
-        tok_s: float | None,
         first_output_ms: float | None,
         total_ms: float | None,
         stream: StreamSample | None = None,
     ) -> None:
         """Counts for the class, and for every tab that had a part in a completed answer."""
-        del first_output_ms, stream
+        del first_output_ms
+        tok_s = None if stream is None else stream.tok_s
         if result != "completed":
             self.samples.failed()
             return

@@ -7,7 +7,7 @@ opens it for longer. The open time is bounded and a try that never reports expir
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class BreakerState(StrEnum):
@@ -23,6 +23,9 @@ class Ticket(NamedTuple):
 
     epoch: int
     probe: bool
+
+
+_FIRST: Final = Ticket(epoch=0, probe=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Breaker:
     cause: str | None = None
     reopens_at: float | None = None
     _opened: int = 0
-    _epoch: int = 0
+    _ticket: Ticket = _FIRST
+    """Of every try while it is closed; a new one at each change of state."""
     _probe_at: float | None = None
     _incident: str | None = None
 
@@ -84,23 +88,27 @@ class Breaker:
 
     def begin(self, now: float) -> Ticket | None:
         """A try begins; `None` when it may not."""
+        if self.reopens_at is None:
+            return self._ticket
         if not self.allows(now):
             return None
-        if self.reopens_at is None:
-            return Ticket(self._epoch, probe=False)
         self._probe_at = now
-        return Ticket(self._epoch, probe=True)
+        return Ticket(self._ticket.epoch, probe=True)
+
+    def _next_epoch(self) -> None:
+        self._ticket = Ticket(self._ticket.epoch + 1, probe=False)
+        self._probe_at = None
 
     def succeeded(self, ticket: Ticket) -> bool:
         """The target did its work; whether that closed the breaker."""
-        if ticket.epoch != self._epoch:
+        if ticket.epoch != self._ticket.epoch:
             return False
         self.faults, self._incident = 0, None
         if not ticket.probe:
             self._opened = 0  # two successes in a row: the next opening is a first one again
             return False
-        self._epoch += 1
-        self.reopens_at = self._probe_at = None
+        self._next_epoch()
+        self.reopens_at = None
         return True
 
     def failed(self, ticket: Ticket, now: float, cause: str, *, spread: float, incident: str | None = None) -> bool:
@@ -114,7 +122,7 @@ class Breaker:
             incident: faults of one incident count once, for example all jobs on one lost connection, or one prompt
                 that is sent again and again.
         """
-        if ticket.epoch != self._epoch:
+        if ticket.epoch != self._ticket.epoch:
             return False
         if incident is not None and incident == self._incident and not ticket.probe:
             return False
@@ -123,12 +131,11 @@ class Breaker:
             return False
         open_s = min(self.rules.max_open_s, self.rules.first_open_s * 2**self._opened) * (0.75 + 0.5 * spread)
         self._opened = min(self._opened + 1, 30)
-        self._epoch += 1
-        self._probe_at = None
+        self._next_epoch()
         self.reopens_at = now + open_s
         return True
 
     def dropped(self, ticket: Ticket) -> None:
         """The try ended without telling anything of the target: the client left, or it was busy."""
-        if ticket.probe and ticket.epoch == self._epoch:
+        if ticket.probe and ticket.epoch == self._ticket.epoch:
             self._probe_at = None

@@ -50,13 +50,18 @@ class Misconfigured:
 
 @dataclass(slots=True)
 class TargetHealth:
-    """One target. `changed(delay_s)` is called when waiting requests may find more to do, that much later."""
+    """One target. `changed(delay_s)` is called when waiting requests may find more to do, that much later.
+
+    Attributes:
+        blemished: whether there may be anything that a success would wipe out; for most successes there is not.
+    """
 
     name: str
     breaker: Breaker = field(default_factory=Breaker)
     misconfigured: Misconfigured | None = None
     lacks: dict[Asked, float] = field(default_factory=dict)
     busy_until: float = 0.0
+    blemished: bool = True
     changed: Callable[[float], None] = lambda _: None
     troubled: Callable[["TargetHealth"], None] = lambda _: None
 
@@ -69,15 +74,21 @@ class TargetHealth:
         self.misconfigured, self.busy_until = None, 0.0
         if asked in self.lacks:
             del self.lacks[asked]
-        if self.breaker.succeeded(ticket):
+        closed = self.breaker.succeeded(ticket)
+        self.blemished = bool(self.lacks) or not self.breaker.pristine
+        if closed:
             self.changed(0.0)
+
+    def _stained(self) -> None:
+        self.blemished = True
+        self.troubled(self)
 
     def failed(self, ticket: Ticket, now: float, cause: str, *, spread: float, incident: str | None = None) -> None:
         """It failed by its own fault."""
         if self.breaker.failed(ticket, now, cause, spread=spread, incident=incident):
             assert self.breaker.reopens_at is not None
             self.changed(self.breaker.reopens_at - now)
-        self.troubled(self)
+        self._stained()
 
     def dropped(self, ticket: Ticket) -> None:
         """The try told nothing."""
@@ -88,7 +99,7 @@ class TargetHealth:
     def busy(self, now: float, retry_after_s: float | None) -> None:
         """It asked to be left alone for a while: it is asked last until then."""
         self.busy_until = now + min(BUSY_MAX_S, BUSY_DEFAULT_S if retry_after_s is None else retry_after_s)
-        self.troubled(self)
+        self._stained()
 
     def refused_us(self, now: float, status: int, asked: Asked | None = None) -> None:
         """It answered 401, 403 or 404.
@@ -111,7 +122,7 @@ class TargetHealth:
             self.misconfigured = Misconfigured(status, now, known is not None and known.confirmed)
         elif known is not None:
             self.misconfigured = Misconfigured(known.status, now, confirmed=True)
-        self.troubled(self)
+        self._stained()
 
     def out(self, now: float) -> str | None:
         """Why the target gets nothing now, `None` when it may get a request."""

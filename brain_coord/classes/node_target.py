@@ -95,7 +95,6 @@ class NodeTarget:
         self,
         result: str,
         *,
-        tok_s: float | None,
         first_output_ms: float | None,
         total_ms: float | None,
         stream: StreamSample | None = None,
@@ -104,7 +103,6 @@ class NodeTarget:
 
         An answer with nothing in it counts for nothing: a node must gain nothing by ending at once.
         """
-        del tok_s  # what a receipt shows; what is credited is worked out from the whole stream
         if result != "completed":
             self._samples.failed()
             self._registry.record(self._node, "customer", result, self.model)

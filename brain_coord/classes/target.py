@@ -117,7 +117,6 @@ class Target(Protocol):
         self,
         result: str,
         *,
-        tok_s: float | None,
         first_output_ms: float | None,
         total_ms: float | None,
         stream: StreamSample | None = None,
@@ -126,7 +125,6 @@ class Target(Protocol):
 
         Args:
             result: one of the three words.
-            tok_s: decode speed of a completed stream, if it gave one.
             first_output_ms: dispatch to first output of a completed stream.
             total_ms: arrival of the request to the end of an answer that was generated.
             stream: a completed answer as the coordinator's clock saw it, for targets that rank by measured speed.

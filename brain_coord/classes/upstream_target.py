@@ -84,13 +84,12 @@ class UpstreamTarget:
         self,
         result: str,
         *,
-        tok_s: float | None,
         first_output_ms: float | None,
         total_ms: float | None,
         stream: StreamSample | None = None,
     ) -> None:
         """Only the class learns from it: an upstream is known by its prices and its health."""
-        del tok_s, first_output_ms, stream
+        del first_output_ms, stream
         if result != "completed":
             self._samples.failed()
             return

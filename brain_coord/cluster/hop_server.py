@@ -282,7 +282,6 @@ class HopServer:
         else:
             given.target.outcome(
                 said["result"],
-                tok_s=None,
                 first_output_ms=answer.clock.first_output_ms if answer is not None and said["streamed"] else None,
                 total_ms=None,
                 stream=None if answer is None else answer.sample,

@@ -136,13 +136,11 @@ class RemoteTarget:
         self,
         result: str,
         *,
-        tok_s: float | None,
         first_output_ms: float | None,
         total_ms: float | None,
         stream: StreamSample | None = None,
     ) -> None:
         """Tell the coordinator that holds the link: it has timed the stream, and keeps the node's standing."""
-        del tok_s
         empty = result == "completed" and stream is not None and stream.empty
         if result != "completed":
             self._samples.failed()

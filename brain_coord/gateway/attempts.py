@@ -21,10 +21,9 @@ known only at the end of the request.
 """
 
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
 from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
@@ -83,13 +82,10 @@ class Result:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
+        self.reached: list[Attempt] = []
+        """Those of them in which a target was really asked."""
         self.asked: list[tuple[Target, Attempt, Ticket | None]] = []
         self.failures: set[str] = set()
-
-    @property
-    def reached(self) -> list[Attempt]:
-        """The attempts in which a target was really asked."""
-        return [attempt for attempt in self.attempts if attempt.cause not in NOT_ASKED]
 
     @property
     def spent(self) -> bool:
@@ -111,9 +107,19 @@ class Limits:
     attempts: int = MAX_ATTEMPTS
 
 
+class Choice(Protocol):
+    """Whom to ask next; each target is given out once."""
+
+    def best(self) -> Target | None:
+        """The best one that is left and can take the request now."""
+
+    async def wait(self) -> Target | None:
+        """The one that could after a wait; `None` when there is none, or nothing comes of waiting."""
+
+
 async def run_attempts(
     request: ApiRequest,
-    next_target: Callable[[], Awaitable[Target | None]],
+    choice: Choice,
     result: Result,
     *,
     began: float,
@@ -124,18 +130,21 @@ async def run_attempts(
 
     Args:
         request: what was asked.
-        next_target: the best one that is left, asked for only when it is needed; `None` when there is none.
+        choice: asked for a target only when one is needed.
         result: filled in as things happen.
         began: when the request arrived, monotonic seconds.
         limits: bounds of this request.
         stream: the client, for a streamed answer.
     """
-    while (target := await next_target()) is not None:
-        remaining = began + limits.whole_s - monotonic()
+    while (target := choice.best() or await choice.wait()) is not None:
+        started = monotonic()
+        remaining = began + limits.whole_s - started
         if remaining <= 0:
             result.failure = "deadline"
             return
-        attempt = _Try(request, target, result, began=began, limits=limits, remaining=remaining, stream=stream)
+        attempt = _Try(
+            request, target, result, limits.phases, stream, began=began, started=started, remaining=remaining
+        )
         if await attempt.run():
             return
         if len(result.reached) >= (1 if request.client_retry else limits.attempts) or result.spent:
@@ -146,72 +155,67 @@ async def run_attempts(
 class _Try:
     """One attempt."""
 
+    _status: int | None = None
+
     def __init__(
         self,
         request: ApiRequest,
         target: Target,
         result: Result,
+        phases: PhaseLimits,
+        stream: ClientStream | None,
         *,
         began: float,
-        limits: Limits,
+        started: float,
         remaining: float,
-        stream: ClientStream | None,
     ) -> None:
         self._request = request
         self._target = target
         self._result = result
-        self._began = began
-        self._limits = limits
-        self._remaining = remaining
+        self._phases = phases
         self._stream = stream
-        self._started = monotonic()
-        self._status: int | None = None
-        self._asked = (request.dialect.path, target.model)
-        phases = limits.phases
-        self._limit = Deadline(
-            self._started + phases.accept_within_s(len(request.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
-        )
-        self._late = _not_accepted
-        """What it means when a phase's limit passes now; that of the whole is the request's own."""
+        self._began = began
+        self._started = started
+        self._remaining = remaining
+        self._ticket = target.health.begin(started)
 
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""
-        request, result = self._request, self._result
-        result.target = self._target
+        request, result, target, stream = self._request, self._result, self._target, self._stream
+        result.target = target
         result.answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
         result.failure = None
-        ticket = self._target.health.begin(self._started)
-        if ticket is None:
-            self._record("paused", None, ran=False, blamed=False)
+        if self._ticket is None:
+            self._over("paused", ran=False, blamed=False)
             return False
         headers = request.forwarded
         if result.trace is not None:
-            headers += result.trace.attempt(str(self._target.resource_class), self._target.name)
+            headers += result.trace.attempt(str(target.resource_class), target.name)
         job = JobSpec(
-            job_id=f"{request.request_id}-{len(result.attempts) + 1}",
-            model=self._target.model,
-            path=request.dialect.path,
-            body=request.body_for(self._target.model),
-            deadline_s=self._remaining,
-            headers=headers,
-            query=request.query,
+            f"{request.request_id}-{len(result.attempts) + 1}",
+            target.model,
+            request.dialect.path,
+            request.body_for(target.model),
+            self._remaining,
+            headers,
+            request.query,
         )
         exchange: Exchange | None = None
         cause: str | None = "cancelled"
-        ran, blamed = True, False
-        if self._stream is not None:
-            self._stream.on_commit = lambda: self._target.health.succeeded(ticket, self._asked)
+        settled, ran, blamed = True, True, False
+        if stream is not None:
+            stream.on_commit = self._succeeded
+        limit = self._limit()
         try:
             try:
-                with self._limit:
-                    exchange = await self._target.start(job)
-                    settled = await self._exchange(exchange)
+                with limit:
+                    exchange = await target.start(job)
+                    settled = await self._exchange(exchange, result.answer, limit)
             except TimeoutError:
-                late = _out_of_time if monotonic() >= self._limit.end else self._late
-                raise late() from None
-            cause = None if settled and result.refusal is None else f"status_{self._status}"
-            blamed = not settled and self._status is not None and self._status >= 500 and self._status not in BUSY
+                raise self._overdue(limit, accepted=exchange is not None) from None
+            cause, status = None, self._status
+            if status is not None and status >= 400:
+                cause, blamed = f"status_{status}", status >= 500 and status not in BUSY
         except TargetFault as fault:
             cause, ran, blamed = fault.cause, fault.ran, fault.blame
             settled = result.committed
@@ -222,7 +226,7 @@ class _Try:
             elif cause not in NOT_ASKED:
                 result.failures.add("target_failed")
             result.silences += cause == "timeout"
-        except EngineFault as fault:
+        except EngineFault:
             cause, blamed = "engine_error", True
             settled = result.committed
             result.engine_errors += 1
@@ -231,61 +235,55 @@ class _Try:
             else:
                 result.failures.add("engine_error")
             result.refusal = None
-            del fault
         finally:
             try:
                 if exchange is not None:
                     await exchange.close()
             finally:  # also when the client leaves during that: an attempt that was made is always told
-                self._feed_breaker(ticket, self._record(cause, ticket, ran=ran, blamed=blamed))
+                self._over(cause, ran=ran, blamed=blamed)
         return settled
 
-    def _feed_breaker(self, ticket: Ticket, attempt: Attempt) -> None:
-        health, now = self._target.health, monotonic()
-        if attempt.cause is None or attempt.status in PASS_ON:
-            health.succeeded(ticket, self._asked)
-        elif not attempt.blamed:
-            health.dropped(ticket)
-        elif not _is_engine_error(attempt):
-            # One lost connection takes every job that ran on it, and is one fault.
-            incident = f"{attempt.cause} at {now:.0f}" if attempt.cause in ("node_lost", "connection_lost") else None
-            health.failed(ticket, now, attempt.cause, spread=random.random(), incident=incident)  # noqa: S311
+    def _limit(self) -> Deadline:
+        """Of the attempt, at first for the time until it is accepted."""
+        phases, remaining = self._phases, self._remaining
+        return Deadline(
+            self._started + phases.accept_within_s(len(self._request.body)),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
+        )
 
-    async def _exchange(self, exchange: Exchange) -> bool:
-        request, result, limits = self._request, self._result, self._limits
-        answer = result.answer
-        assert answer is not None
-        head_s = limits.phases.first_output_s
+    def _overdue(self, limit: Deadline, *, accepted: bool) -> TargetFault:
+        """What it means that the limit has passed."""
+        if not accepted:
+            return TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
+        if monotonic() >= limit.end:
+            return TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
+        # Others may have used up the request's time.
+        fair = self._status is not None or self._remaining >= self._phases.first_output_s
+        return TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair)
+
+    async def _exchange(self, exchange: Exchange, answer: Answer, limit: Deadline) -> bool:
+        """Whether what came settles the request."""
+        request, result, phases, stream = self._request, self._result, self._phases, self._stream
+        head_s = phases.first_output_s
         if not request.stream:
-            generates = request.dialect.streams
-            head_s = limits.phases.whole_answer_s(request.max_output_tokens, generates=generates)
+            head_s = phases.whole_answer_s(request.max_output_tokens, generates=request.dialect.streams)
         now = monotonic()
-        fair = self._remaining >= limits.phases.first_output_s  # others may have used up the request's time
-        self._late = _silent if fair else _cut_short
-        limit = self._limit
         limit.by = now + min(head_s, self._remaining)
         head = await exchange.head()
-        self._late = _silent
-        if self._stream is not None:  # one that keeps coming is no fault of the target
-            limit.end = now + self._remaining
+        if stream is not None:
+            limit.end = now + self._remaining  # one that keeps coming is no fault of the target
         self._status = head.status
         if head.status >= 400:
-            limit.by = monotonic() + limits.phases.first_output_s
-            body = await read_whole(exchange, limit, limits.phases, ERROR_BODY_BYTES)
+            limit.by = monotonic() + phases.first_output_s
+            body = await read_whole(exchange, limit, phases, ERROR_BODY_BYTES)
             return self._error(engine_error(head.status, body), head.retry_after)
         result.content_type = head.content_type
-        if self._stream is not None:
-            result.tail = await relay_stream(
-                exchange,
-                request.dialect,
-                answer,
-                self._stream,
-                limit,
-                client_usage=request.client_usage,
-                limits=limits.phases,
-            )
+        if stream is None:
+            result.body = await relay_whole(exchange, request.dialect, answer, limit, phases)
         else:
-            result.body = await relay_whole(exchange, request.dialect, answer, limit, limits.phases)
+            result.tail = await relay_stream(
+                exchange, request.dialect, answer, stream, limit, client_usage=request.client_usage, limits=phases
+            )
         return True
 
     def _error(self, error: EngineFault, retry_after: str | None) -> bool:
@@ -300,84 +298,87 @@ class _Try:
             self._target.health.busy(monotonic(), float(seconds) if seconds.isdigit() else None)
         elif status in MISCONFIGURED:
             result.failures.add("misconfigured")
-            self._target.health.refused_us(monotonic(), status, self._asked)
+            self._target.health.refused_us(monotonic(), status, (self._request.dialect.path, self._target.model))
         else:
             result.engine_errors += 1
             result.failures.add("engine_error")
         return False
 
-    def _record(self, cause: str | None, ticket: Ticket | None, *, ran: bool, blamed: bool) -> Attempt:
-        result, now = self._result, monotonic()
+    def _over(self, cause: str | None, *, ran: bool, blamed: bool) -> None:
+        """It is told, and feeds the breaker unless that has to wait for the end of the request."""
+        result, target, now = self._result, self._target, monotonic()
         attempt = Attempt(
-            resource_class=str(self._target.resource_class),
-            target=self._target.name,
-            model=self._target.model,
-            started_ms=round((self._started - self._began) * 1000, 3),
-            ended_ms=round((now - self._began) * 1000, 3),
-            cause=cause,
-            status=self._status,
-            ran=ran,
-            blamed=blamed,
+            str(target.resource_class),
+            target.name,
+            target.model,
+            round((self._started - self._began) * 1000, 3),
+            round((now - self._began) * 1000, 3),
+            cause,
+            self._status,
+            ran,
+            blamed,
         )
         if result.trace is not None:
             result.trace.attempted(attempt.to_dict())
         result.attempts.append(attempt)
-        result.asked.append((self._target, attempt, ticket))
-        return attempt
+        if cause not in NOT_ASKED:
+            result.reached.append(attempt)
+        result.asked.append((target, attempt, self._ticket))
+        if cause is None or self._status in PASS_ON:
+            self._succeeded()
+        elif self._ticket is None:
+            return
+        elif not blamed:
+            target.health.dropped(self._ticket)
+        elif not _is_engine_error(attempt):
+            # One lost connection takes every job that ran on it, and is one fault.
+            incident = f"{cause} at {now:.0f}" if cause in ("node_lost", "connection_lost") else None
+            target.health.failed(self._ticket, now, cause, spread=random.random(), incident=incident)  # noqa: S311
+
+    def _succeeded(self) -> None:
+        """The target began to answer, or answered."""
+        health = self._target.health
+        if health.blemished and self._ticket is not None:
+            health.succeeded(self._ticket, (self._request.dialect.path, self._target.model))
 
 
-def _not_accepted() -> TargetFault:
-    return TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
-
-
-def _silent() -> TargetFault:
-    return TargetFault("timeout", "the engine was silent for too long", ran=True)
-
-
-def _cut_short() -> TargetFault:
-    return TargetFault("timeout", "the engine was silent for too long", ran=True, blame=False)
-
-
-def _out_of_time() -> TargetFault:
-    return TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
-
-
-def settle(result: Result, *, streamed: bool, completed: bool, prompt: str = "", generated: bool = True) -> None:
+def settle(request: ApiRequest, result: Result, *, completed: bool) -> None:
     """Tell every target that was asked how its attempt counts; called once, when the outcome is known.
 
-    A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody.
+    A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody. One that is
+    sent again and again counts once.
 
     Args:
+        request: what was asked.
         result: of the request.
-        streamed: whether the client asked for a stream.
-        completed: whether it got a whole answer.
-        prompt: what tells this request's content from others; sent again and again it counts once.
-        generated: whether the answer was written token by token; what vectors and counts take says nothing of that.
+        completed: whether the client got a whole answer.
     """
     poisoned = result.engine_errors >= MAX_ENGINE_ERRORS
     for target, attempt, ticket in result.asked:
-        if ticket is not None and attempt.blamed and _is_engine_error(attempt):
-            if poisoned:
-                target.health.dropped(ticket)
-            else:
-                cause, spread = attempt.cause or "engine_error", random.random()  # noqa: S311
-                target.health.failed(ticket, monotonic(), cause, spread=spread, incident=prompt)
-        if attempt.cause is None and completed and result.answer is not None and target is result.target:
-            answer, sample = result.answer, result.answer.sample
-            first_ms = answer.clock.first_output_ms if streamed else None
-            total_ms = attempt.ended_ms if generated else None
-            target.outcome(
-                "completed",
-                tok_s=sample.tok_s,
-                first_output_ms=first_ms,
-                total_ms=total_ms,
-                stream=sample,
-            )
-        elif not attempt.blamed or (poisoned and _is_engine_error(attempt)):
+        if attempt.cause is None:
+            answer = result.answer
+            if completed and answer is not None and target is result.target:
+                target.outcome(
+                    "completed",
+                    first_output_ms=answer.clock.first_output_ms if request.stream else None,
+                    # What vectors and counts take says nothing of an answer that is written token by token.
+                    total_ms=attempt.ended_ms if request.dialect.streams else None,
+                    stream=answer.sample,
+                )
             continue
-        else:
-            result_word = "timed_out" if attempt.cause in ("timeout", "not_accepted") else "failed"
-            target.outcome(result_word, tok_s=None, first_output_ms=None, total_ms=None)
+        if not attempt.blamed:
+            continue
+        if _is_engine_error(attempt):
+            if ticket is not None:
+                if poisoned:
+                    target.health.dropped(ticket)
+                else:
+                    spread = random.random()  # noqa: S311
+                    target.health.failed(ticket, monotonic(), attempt.cause, spread=spread, incident=request.sha256)
+            if poisoned:
+                continue
+        word = "timed_out" if attempt.cause in ("timeout", "not_accepted") else "failed"
+        target.outcome(word, first_output_ms=None, total_ms=None)
 
 
 def _is_engine_error(attempt: Attempt) -> bool:

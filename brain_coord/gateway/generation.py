@@ -124,7 +124,7 @@ class Generation:
         try:
             await run_attempts(
                 self._request,
-                self._picker.next,
+                self._picker,
                 self.record.result,
                 began=self.record.began,
                 limits=self._settings.limits,
@@ -231,13 +231,7 @@ class Generation:
         """Settle what the attempts mean for their targets, once, and make the receipt durable."""
         if not self._judged:
             self._judged = True
-            settle(
-                self.record.result,
-                streamed=self._request.stream,
-                completed=self.record.outcome == "completed",
-                prompt=self._request.sha256,
-                generated=self._request.dialect.streams,
-            )
+            settle(self._request, self.record.result, completed=self.record.outcome == "completed")
         draft = self.record.draft(monotonic())
         await self._journal.record(draft)
         self.record.kept = draft

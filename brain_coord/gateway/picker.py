@@ -26,29 +26,19 @@ class TargetPicker:
         self._given: set[str] = set()
         self._order: int | None = None
 
-    async def next(self) -> Target | None:
-        """The best target that was not asked yet, `None` when there is none.
-
-        Raises:
-            ApiError: 429 when it should wait and the queue is full.
-        """
-        target = self._untried()
-        if target is None and self._may_wait():
-            target = await self._wait()
-        if target is not None:
-            self._given.add(target.name)
-        return target
+    def best(self) -> Target | None:
+        """The best target that was not asked yet and can take the request now, `None` when there is none."""
+        record, given = self._record, self._given
+        passed = given | self._asked() if record.result.attempts else given
+        for target in self._decider.targets(record.decision):
+            if target.name not in passed:
+                given.add(target.name)
+                return target
+        return None
 
     def _asked(self) -> frozenset[str]:
         """Targets that really got the request. To lose a race for a slot is no attempt."""
         return frozenset(attempt.target for attempt in self._record.result.reached)
-
-    def _untried(self) -> Target | None:
-        targets = self._decider.targets(self._record.decision)
-        if not self._given and not self._record.result.attempts:
-            return next(targets, None)
-        passed = self._asked() | self._given
-        return next((target for target in targets if target.name not in passed), None)
 
     def _may_wait(self) -> bool:
         return self._record.decision.worth_waiting or bool(self._given - self._asked())
@@ -58,7 +48,14 @@ class TargetPicker:
         request = self._record.request
         return request.model, request.dialect.path, request.wishes, self._asked()
 
-    async def _wait(self) -> Target | None:
+    async def wait(self) -> Target | None:
+        """The best one after a wait for capacity; `None` when there is none, or nothing comes of waiting.
+
+        Raises:
+            ApiError: 429 when it should wait and the queue is full.
+        """
+        if not self._may_wait():
+            return None
         record = self._record
         left_s = min(self._queue_s - record.queued_ms / 1000, record.decision.wait_s or self._queue_s)
         if left_s <= 0:
@@ -90,4 +87,4 @@ class TargetPicker:
     def _again(self) -> Target | None:
         self._given.clear()
         self._record.decision = self._decider.decide(self._record.request, self._record.caller)
-        return self._untried()
+        return self.best()

@@ -125,7 +125,7 @@ async def run(backends, model: str, asked: dict, plan: Plan, community: Communit
     picker = TargetPicker(record, decider, room, queue_s=0.02, limits=DEFAULT_PLANS[Plan.PAID])
     asyncio.get_running_loop().call_later(0.005, room.capacity)
     with contextlib.suppress(ApiError):
-        await run_attempts(parsed, picker.next, record.result, began=monotonic(), limits=LIMITS, stream=None)
+        await run_attempts(parsed, picker, record.result, began=monotonic(), limits=LIMITS, stream=None)
     assert len(room) == 0
     return level
 

@@ -151,13 +151,22 @@ def request(stream: bool = False, headers: dict[bytes, bytes] | None = None, **m
     return parse_request("req-1", CHAT, json.dumps(body).encode(), headers or {})
 
 
+class InOrder:
+    """Gives out the targets as they stand; nothing comes of waiting."""
+
+    def __init__(self, targets: Sequence[FakeTarget]) -> None:
+        self._left = list(targets)
+
+    def best(self) -> FakeTarget | None:
+        return self._left.pop(0) if self._left else None
+
+    async def wait(self) -> None:
+        return None
+
+
 async def attempt(*targets: FakeTarget, limits: Limits = QUICK, asked: ApiRequest | None = None) -> Result:
     """What comes of a request that may go to these targets in this order; outcomes are settled."""
-    left, result, asked = list(targets), Result(), asked or request()
-
-    async def next_target() -> FakeTarget | None:
-        return left.pop(0) if left else None
-
-    await run_attempts(asked, next_target, result, began=monotonic(), limits=limits, stream=None)
-    settle(result, streamed=False, completed=result.body is not None, prompt=asked.sha256)
+    result, asked = Result(), asked or request()
+    await run_attempts(asked, InOrder(targets), result, began=monotonic(), limits=limits, stream=None)
+    settle(asked, result, completed=result.body is not None)
     return result
