@@ -17,7 +17,15 @@ from brain_node.contract.messages import NOT_RUN
 
 
 class NodeTarget:
-    """One node that was ranked for a request."""
+    """One node that was ranked for a request.
+
+    Attributes:
+        dispatched: when the last job left for the node, monotonic seconds; waiting for one of its slots to open is over then.
+    """
+
+    dispatched = 0.0
+    _prompt_bytes = 0
+    _load_before = 0.0
 
     def __init__(
         self,
@@ -32,14 +40,10 @@ class NodeTarget:
         self._samples = samples
         self._registry = registry
         self._node = node
-        self.name = node.node_id
-        self.node_id: str | None = node.node_id
+        self.name = node_id = node.node_id
+        self.node_id: str | None = node_id
         self.model = model
         self.resource_class = resource_class
-        self.dispatched = 0.0
-        """When the last job left for the node, monotonic seconds; waiting for one of its slots to open is over then."""
-        self._prompt_bytes = 0
-        self._load_before = 0.0
 
     @property
     def prices(self) -> Prices:

@@ -25,7 +25,8 @@ class RoutableNodes:
     def __init__(self, registry: Registry, models: Sequence[ModelNeed]) -> None:
         self._registry = registry
         self._indexes = {operator: NodeIndex(models) for operator in (False, True)}
-        self._held: dict[bool, frozenset[str]] = {False: frozenset(), True: frozenset()}
+        self._held: dict[bool, frozenset[str]] = {}
+        """Of each of the two kinds, those that are held back; without an entry there are none."""
         self._marked: set[Node] = set(registry.nodes.values())
         self._states: dict[str, SeenStates] = {}
         registry.on_touch.append(self._marked.add)
@@ -38,17 +39,20 @@ class RoutableNodes:
             held: ids of nodes that their breakers hold back: set aside after faults, which is what DEGRADED means.
                 `None` leaves those that were told last.
         """
-        if (held or self._held[operator]) and held is not None:
-            now_held = frozenset(held)
-            changed = map(self._registry.get, now_held ^ self._held[operator])
-            self._marked.update(node for node in changed if node is not None)
-            self._held[operator] = now_held
+        if held is not None and (held or self._held):
+            self._hold(operator, frozenset(held))
         if self._marked:
             marked = tuple(self._marked)
             self._marked.clear()
             for node in marked:
                 self._derive(node)
         return self._indexes[operator]
+
+    def _hold(self, operator: bool, held: frozenset[str]) -> None:
+        changed = map(self._registry.get, held ^ self._held.pop(operator, frozenset()))
+        self._marked.update(node for node in changed if node is not None)
+        if held:
+            self._held[operator] = held
 
     def _derive(self, node: Node) -> None:
         node_id, operator = node.node_id, node.operator
@@ -59,6 +63,6 @@ class RoutableNodes:
             self._indexes[seen.operator].remove(node_id)
             seen.operator = operator
         state = seen.of(node)
-        if node_id in self._held[operator] and state.state in (Liveness.ONLINE, Liveness.BUSY):
+        if self._held and node_id in self._held.get(operator, ()) and state.state in (Liveness.ONLINE, Liveness.BUSY):
             state = replace(state, state=Liveness.DEGRADED)
         self._indexes[operator].put(state)

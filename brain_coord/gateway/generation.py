@@ -70,7 +70,6 @@ class Generation:
         watch: Watch | None = None,
     ) -> None:
         self._request = request
-        self._caller = caller
         self._connection = connection
         self._journal = journal
         self._settings = settings
@@ -105,7 +104,20 @@ class Generation:
             self._stream = ClientStream(self._connection, lines, keepalive_s=self._settings.keepalive_s)
         self._connection.watch(self._client_left)
         try:
-            await self._attempt()
+            try:  # targets, until the outcome is settled, or somebody interrupts
+                await run_attempts(
+                    self._request,
+                    self._picker,
+                    self.record.result,
+                    began=self.record.began,
+                    limits=self._settings.limits,
+                    stream=self._stream,
+                )
+            except asyncio.CancelledError:
+                if self._interrupted is None or self._task.uncancel() > 0:
+                    raise
+            finally:
+                self._settled = True
             await self._finish()
         except ApiError as error:
             await self._finish_failed(error)
@@ -118,23 +130,6 @@ class Generation:
 
     def _client_left(self) -> None:
         self.interrupt("slow_client" if self._connection.stalled else "client_cancelled")
-
-    async def _attempt(self) -> None:
-        """Try targets until the outcome is settled, or somebody interrupts."""
-        try:
-            await run_attempts(
-                self._request,
-                self._picker,
-                self.record.result,
-                began=self.record.began,
-                limits=self._settings.limits,
-                stream=self._stream,
-            )
-        except asyncio.CancelledError:
-            if self._interrupted is None or self._task.uncancel() > 0:
-                raise
-        finally:
-            self._settled = True
 
     # --- endings -----------------------------------------------------------------------------------------------------
 
