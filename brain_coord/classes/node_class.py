@@ -37,6 +37,8 @@ PATHS: Final = frozenset(
 """What engines may serve; one that has no such route, or not for this model, says so with a 404."""
 
 
+_WORKING: Final = (Liveness.ONLINE, Liveness.BUSY)
+
 ElsewhereTarget = Callable[[Node, str, ResourceClass, ClassSamples, TargetHealth], Target]
 
 
@@ -214,7 +216,7 @@ class NodeClass:
             state, node = self._routable.index(self._operator, out).state(node_id), self._registry.get(node_id)
             if state is None or node is None or model not in state.serves or state.active >= state.slots:
                 continue
-            if state.state in (Liveness.ONLINE, Liveness.BUSY):
+            if state.state in _WORKING:
                 health = self.health.of(node_id)
                 if node.elsewhere is None or self.elsewhere is None:
                     yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)

@@ -136,7 +136,6 @@ class NodeTarget:
 class NodeExchange:
     """One job on one slot."""
 
-    _closed = False
     _began = False
 
     def __init__(self, registry: Registry, node: Node, slot: Slot) -> None:
@@ -179,13 +178,12 @@ class NodeExchange:
 
     async def close(self) -> None:
         """Cancel what still runs, give the slot back, and count the job as over."""
-        if self._closed:
-            return
-        self._closed = True
+        slot = self._slot
         try:
-            await self._slot.cancel()
+            if slot.job_id is not None:  # the node has not told its end
+                await slot.cancel()
         finally:
-            self._slot.give_back()
+            slot.give_back()
             self._registry.release(self._node, begun=self._began)
 
 

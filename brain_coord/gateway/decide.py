@@ -67,8 +67,8 @@ class Decision(NamedTuple):
         short = [each.node_decision for each in self._short_of_capacity() if each.node_decision is not None]
         return next((each for each in short if each.considered), next(iter(short), None))
 
-    def sentence(self) -> str:
-        """One line on how the request is routed, or why it cannot be, and on who was passed over."""
+    def sentence(self, passed_over: Sequence[PassedOver]) -> str:
+        """One line on how the request is routed, or why it cannot be, and on who was `passed_over`."""
         selected = self.class_decision.selected
         if selected is None:
             return self.shortage()
@@ -77,7 +77,6 @@ class Decision(NamedTuple):
             sentence = routing_sentence(self.class_decision, prospect.node_decision)
         else:
             sentence = f"{self.class_decision.reason} → {prospect.choice}"
-        passed_over = self.passed_over()
         if not passed_over:
             return sentence
         return f"{sentence} [passed over: {'; '.join(f'{each.target} {each.reason}' for each in passed_over)}]"
@@ -154,8 +153,12 @@ class Decider:
     catalog: Catalog
     community_first: CommunityFirst
     wait_s: float = 10.0
+    _by_class: Mapping[ResourceClass, ClassBackend] = field(init=False, compare=False)
     _questions: Bounded[tuple[object, ...], _Question] = field(init=False, default_factory=Bounded, compare=False)
     _node_requests: Bounded[NodeRequest, NodeRequest] = field(init=False, default_factory=Bounded, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_class", {backend.resource_class: backend for backend in self.backends})
 
     def decide(self, request: ApiRequest, caller: Caller) -> Decision:
         """Both decisions, now.
@@ -166,7 +169,9 @@ class Decider:
         question = self._question(request, caller)
         query, limit, body = question.query, request.max_output_tokens, request.body
         tokens = 0 if not request.dialect.streams else OUTPUT_TOKENS if limit is None else limit
-        prospects = {backend.resource_class: backend.prospect(query, tokens, body) for backend in self.backends}
+        prospects: dict[ResourceClass, Prospect] = {}
+        for resource_class, backend in self._by_class.items():
+            prospects[resource_class] = backend.prospect(query, tokens, body)
         # A class that stands where it stood has the same object for its state, kept alive by the decision.
         key = tuple(map(id, map(_STATE, prospects.values())))
         decision = question.decisions.get(key)
@@ -219,12 +224,9 @@ class Decider:
         )
         return self._questions.keep(key, _Question(query, class_request))
 
-    def targets(self, decision: Decision) -> Iterator[Target]:
-        """Every target in ranked order, class by class."""
-        for resource_class in decision.class_decision.ranked:
-            for backend in self.backends:
-                if backend.resource_class is resource_class:
-                    yield from backend.targets(decision.query, decision.prospects[resource_class])
+    def targets(self, decision: Decision, resource_class: ResourceClass) -> Iterator[Target]:
+        """Every target of a class in ranked order."""
+        return self._by_class[resource_class].targets(decision.query, decision.prospects[resource_class])
 
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""

@@ -137,10 +137,12 @@ class Generation:
         record, result = self.record, self.record.result
         if result.tail is not None:
             assert self._stream is not None
-            await self._complete(b"".join(result.tail.events))
+            self._complete(b"".join(result.tail.events))
+            await self._keep()
             await self._stream.end(tail_bytes(record, result.tail))
         elif result.body is not None:
-            await self._complete(result.body)
+            self._complete(result.body)
+            await self._keep()
             await send_json(self._connection, 200, whole_bytes(record, result.body), reply_lines(record))
         elif result.refusal is not None:
             record.outcome, record.error_code = "refused", "engine_refused"
@@ -151,8 +153,8 @@ class Generation:
         else:
             await self._finish_failed(failure_of(record))
 
-    async def _complete(self, rest: bytes) -> None:
-        """The answer is whole: record it, with the hash over all of it, before its end leaves."""
+    def _complete(self, rest: bytes) -> None:
+        """The answer is whole: its hash is over all of it, before its end leaves."""
         answer = self.record.result.answer
         assert answer is not None
         answer.passed_on(rest)
@@ -161,7 +163,6 @@ class Generation:
         if answer.kept is not None and self._watch is not None and target is not None:
             self._watch.ends(self._request, self.record.decision, target, answer)
         answer.seal()
-        await self._keep()
 
     async def _refuse(self, refusal: EngineFault) -> None:
         """Pass an engine's own 4xx on."""

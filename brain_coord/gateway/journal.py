@@ -127,7 +127,7 @@ class Record:
     def brain(self, now: float) -> dict[str, Any]:
         """The `brain` member of an answer: what is known of it is what its receipt says."""
         result, draft, decision = self.result, self.kept or self.draft(now), self.decision
-        target, timings = result.target, draft.timings
+        target, timings, passed_over = result.target, draft.timings, decision.passed_over()
         return {
             "receipt": self.receipt_id,
             "request_id": draft.request_id,
@@ -137,8 +137,8 @@ class Record:
             "model": draft.served_model,
             "mode": draft.mode,
             "privacy": draft.privacy,
-            "route": decision.sentence(),
-            "passed_over": [each.to_dict() for each in decision.passed_over()],
+            "route": decision.sentence(passed_over),
+            "passed_over": [each.to_dict() for each in passed_over],
             "attempts": len(result.reached),
             "timings": {
                 "measured_by": "coordinator",

@@ -30,10 +30,12 @@ class TargetPicker:
         """The best target that was not asked yet and can take the request now, `None` when there is none."""
         record, given = self._record, self._given
         passed = given | self._asked() if record.result.attempts else given
-        for target in self._decider.targets(record.decision):
-            if target.name not in passed:
-                given.add(target.name)
-                return target
+        decision = record.decision
+        for resource_class in decision.class_decision.ranked:
+            for target in self._decider.targets(decision, resource_class):
+                if target.name not in passed:
+                    given.add(target.name)
+                    return target
         return None
 
     def _asked(self) -> frozenset[str]:

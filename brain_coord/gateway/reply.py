@@ -77,7 +77,7 @@ def _failure_of(record: Record) -> ApiError:
     result = record.result
     code = result.failure or "target_failed"
     brain = {
-        "route": record.decision.sentence(),
+        "route": record.decision.sentence(record.decision.passed_over()),
         "decision": record.decision.to_dict(),
         "attempts": [attempt.to_dict() for attempt in result.attempts],
         "request_id": record.request.request_id,

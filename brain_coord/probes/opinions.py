@@ -63,22 +63,22 @@ class SecondOpinions:
 
     def begins(self, request: ApiRequest, decision: Decision) -> bool:
         """Count whom the request passes by, and say whether its answer will be looked at."""
-        counted: list[Counted] | None = decision.class_decision.kept.get("counted")
+        kept = decision.class_decision.kept
+        counted: list[Counted] | None = kept.get("counted")
         if counted is None:
-            counted = decision.class_decision.kept["counted"] = _counted(decision)
+            counted = kept["counted"] = _counted(decision)
+        prospects = decision.prospects
         for resource_class, operator, ask in counted:
-            node_decision = decision.prospects[resource_class].node_decision
+            node_decision = prospects[resource_class].node_decision
             if node_decision is not None:
                 self.registry.decided(operator, ask, node_decision.selected)
-        return request.model in self.tokenizers or self._may_sample(request, decision)
-
-    def _may_sample(self, request: ApiRequest, decision: Decision) -> bool:
-        """Whether the job could be one for a second opinion; drawn at the highest share, thinned once the node is known."""
-        return (
-            self.random.random() < self._most()  # first, as it settles most of them
-            and len(self._waiting) < WAITING
-            and self._may_keep(request, decision)
-        )
+        if request.model in self.tokenizers:
+            return True
+        # Could it be one for a second opinion? Drawn at the highest share, thinned once the node is known.
+        drawn, settings = self.random.random(), self.settings
+        if drawn >= settings.shadow_share and drawn >= settings.closer_share:  # first, as it settles most of them
+            return False
+        return len(self._waiting) < WAITING and self._may_keep(request, decision)
 
     def _most(self) -> float:
         return max(self.settings.shadow_share, self.settings.closer_share)

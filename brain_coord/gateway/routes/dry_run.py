@@ -29,10 +29,11 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
     )
     parsed = parse_request("dry-run", dialect, raw, headers)
     decision = context.gateway.decider.decide(parsed, caller)
+    passed_over = decision.passed_over()
     return {
-        "sentence": decision.sentence(),
+        "sentence": decision.sentence(passed_over),
         "worth_waiting": decision.worth_waiting,
-        "passed_over": [each.to_dict() for each in decision.passed_over()],
+        "passed_over": [each.to_dict() for each in passed_over],
         "class": decision.class_decision.to_dict(),
         "node": None if decision.node_decision is None else decision.node_decision.to_dict(),
     }
