@@ -1,6 +1,5 @@
 """What the tabs offer to the class router: products always, chats with the models whose stages they hold."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,14 +64,14 @@ class BrowserOffer:
         decisions = [decide_stage(self.dispatcher.tabs, stage) for stage in model.stages]
         return next((decision for decision in decisions if not decision.ranked), decisions[0])
 
-    def targets(self, query: Query) -> Iterator[Target]:
+    def target(self, query: Query) -> Target | None:
         """The tabs that hold the model together."""
         model = self._model(query)
         if model is None or not self.keeper.held(model):
-            return
+            return None
         health = self.health.of(f"tabs:{model.model_id}")
         speech = self.keeper.shelf.speech[model.model_id]
-        yield TabsTarget(
+        return TabsTarget(
             self.dispatcher.tabs,
             self.keeper,
             model,

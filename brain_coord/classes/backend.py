@@ -1,6 +1,6 @@
 """What every resource class offers to the gateway: an estimate for a request, and ranked targets."""
 
-from collections.abc import Iterator
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -86,5 +86,11 @@ class ClassBackend(Protocol):
             body: of the request, for a class to which its length matters.
         """
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
-        """Targets in ranked order; looked up when asked for, so that one which went away meanwhile is passed over."""
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> Target | None:
+        """The best ranked target that can still take a job now, `None` when there is none.
+
+        Args:
+            query: what was asked.
+            prospect: the class's answer to it.
+            passed: names of targets that are not to be asked, or not again.
+        """

@@ -3,7 +3,7 @@
 What tabs can do is told by the browser room through `BrowserWork`; a class knows nothing of sessions and kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Set
 from typing import Protocol
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
@@ -34,7 +34,7 @@ class BrowserWork(Protocol):
     def decide(self, query: Query) -> NodeDecision | None:
         """The node router's decision for the first tab that the work needs; `None` when there is none to make."""
 
-    def targets(self, query: Query) -> Iterator[Target]:
+    def target(self, query: Query) -> Target | None:
         """Who would answer a chat now."""
 
 
@@ -87,7 +87,8 @@ class BrowserClass:
             confidence=confidence,
         )
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> Target | None:
         """The tabs that answer together."""
         del prospect
-        return iter(()) if self.work is None else self.work.targets(query)
+        found = None if self.work is None else self.work.target(query)
+        return None if found is None or found.name in passed else found

@@ -1,6 +1,6 @@
 """CLOUD_GPU: hardware that the operator runs, be it Brain Nodes with an operator token or vLLM servers by URL."""
 
-from collections.abc import Iterator
+from collections.abc import Set
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.node_class import NodeClass
@@ -48,13 +48,12 @@ class CloudClass:
             ranking=(nodes, servers),
         )
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
-        """Nodes in their order, then servers in theirs."""
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> Target | None:
+        """A node while one can take it, then a server."""
         if prospect.ranking is None:
-            yield from self.nodes.targets(query, prospect)
-            return
+            return self.nodes.target(query, prospect, passed)
         nodes, servers = prospect.ranking
-        if nodes.state.supported:
-            yield from self.nodes.targets(query, nodes)
-        if servers.state.supported:
-            yield from self.servers.targets(query, servers)
+        found = self.nodes.target(query, nodes, passed) if nodes.state.supported else None
+        if found is None and servers.state.supported:
+            found = self.servers.target(query, servers, passed)
+        return found

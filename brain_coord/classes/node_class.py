@@ -1,6 +1,6 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from time import monotonic
 from typing import Final
 
@@ -128,11 +128,14 @@ class NodeClass:
         self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex, output_tokens: int
     ) -> ClassState:
         """The class as the class router sees it; the same object while nothing that it speaks of changes."""
-        available = decision is not None and bool(decision.ranked)
-        ask = None if decision is None else decision.ask_usd_per_1m
-        cost_usd = None if ask is None else round(ask * output_tokens / 1_000_000, 9)
-        # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
-        lacking = self._operator and not available and query.model in self._needs and not index.serving(query.model)
+        available, cost_usd, lacking = False, None, False
+        if decision is not None and decision.ranked:
+            available, ask = True, decision.ask_usd_per_1m
+            cost_usd = None if ask is None else round(ask * output_tokens / 1_000_000, 9)
+        elif (
+            self._operator
+        ):  # strangers may yet join with any model of the catalog; the operator's own hardware is what it is
+            lacking = query.model in self._needs and not index.serving(query.model)
         key = (query, available, cost_usd, lacking, self.samples.estimates)
         return self._states.get(key) or self._states.keep(key, self._new_state(*key))
 
@@ -200,10 +203,10 @@ class NodeClass:
             rejected = [*decide_node(query.node_request, self._needs[query.model], [state]).rejected]
         return [each.bits for each in rejected]
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
-        """The ranked nodes that can still take a job when their turn comes; those in trouble after the others."""
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> Target | None:
+        """The best ranked node that can still take a job; those in trouble come after the others."""
         if prospect.node_decision is None:
-            return
+            return None
         choices: Iterable[tuple[str, str]] = prospect.node_decision.choices
         out: Collection[str] = ()
         if self.health.troubled:
@@ -212,16 +215,19 @@ class NodeClass:
             choices = sorted(
                 choices, key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None
             )
+        index, registry = self._routable.index(self._operator, out), self._registry
         for node_id, model in choices:
-            state, node = self._routable.index(self._operator, out).state(node_id), self._registry.get(node_id)
+            if node_id in passed:
+                continue
+            state, node = index.state(node_id), registry.get(node_id)
             if state is None or node is None or model not in state.serves or state.active >= state.slots:
                 continue
             if state.state in _WORKING:
                 health = self.health.of(node_id)
                 if node.elsewhere is None or self.elsewhere is None:
-                    yield NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
-                else:
-                    yield self.elsewhere(node, model, self.resource_class, self.samples, health)
+                    return NodeTarget(registry, node, model, self.resource_class, self.samples, health)
+                return self.elsewhere(node, model, self.resource_class, self.samples, health)
+        return None
 
 
 def needs_of(catalog: Catalog) -> dict[str, ModelNeed]:

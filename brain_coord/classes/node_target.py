@@ -65,7 +65,7 @@ class NodeTarget:
             raise TargetFault("no_free_slot", "another request took the last slot", ran=False, blame=False)
         slot: Slot | None = None
         try:
-            slot = await session.slots.take()
+            slot = session.slots.idle() or await session.slots.take()
             self.dispatched, self._prompt_bytes = monotonic(), len(job.body)
             self._load_before = node.load.until(self.dispatched)
             await slot.send_job(job.job_id, self.model, job.path, job.deadline_s, job.body, FRAME_BYTES)

@@ -1,6 +1,6 @@
 """A class made of upstreams: EXTERNAL_MODEL, and the operator's own servers in CLOUD_GPU."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence, Set
 from time import monotonic
 from typing import Final, Protocol
 
@@ -129,16 +129,17 @@ class UpstreamClass:
         reasons = {option.name: option.out or "no free slot" for option in ranked.unable}
         return f"{self.resource_class}: " + "; ".join(f"{name} {reason}" for name, reason in reasons.items())
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[Target]:
-        """The ranked upstreams that can still take a request when their turn comes."""
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> Target | None:
+        """The best ranked upstream that can still take a request."""
         del query
         assert isinstance(prospect.ranking, Ranked)
         for option in prospect.ranking.able:
             upstream = self.upstreams.get(option.name)
-            if upstream is None or option.offer.model not in upstream.spec.offers:
+            if upstream is None or option.name in passed or option.offer.model not in upstream.spec.offers:
                 continue
             if upstream.free > 0 and upstream.health.out(monotonic()) is None:
-                yield self._make_target(upstream, option.offer, self.resource_class, self.samples)
+                return self._make_target(upstream, option.offer, self.resource_class, self.samples)
+        return None
 
 
 BYTES_PER_TOKEN: Final = 4

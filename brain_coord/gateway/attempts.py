@@ -184,7 +184,6 @@ class _Try:
         request, result, target, stream = self._request, self._result, self._target, self._stream
         result.target = target
         result.answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
-        result.failure = None
         if self._ticket is None:
             self._over("paused", ran=False, blamed=False)
             return False
@@ -205,7 +204,11 @@ class _Try:
         settled, ran, blamed = True, True, False
         if stream is not None:
             stream.on_commit = self._succeeded
-        limit = self._limit()
+        phases = self._phases
+        limit = Deadline(
+            self._started + phases.accept_within_s(len(job.body)),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, self._remaining),
+        )
         try:
             try:
                 with limit:
@@ -242,14 +245,6 @@ class _Try:
             finally:  # also when the client leaves during that: an attempt that was made is always told
                 self._over(cause, ran=ran, blamed=blamed)
         return settled
-
-    def _limit(self) -> Deadline:
-        """Of the attempt, at first for the time until it is accepted."""
-        phases, remaining = self._phases, self._remaining
-        return Deadline(
-            self._started + phases.accept_within_s(len(self._request.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
-        )
 
     def _overdue(self, limit: Deadline, *, accepted: bool) -> TargetFault:
         """What it means that the limit has passed."""

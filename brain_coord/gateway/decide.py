@@ -1,6 +1,6 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -224,9 +224,14 @@ class Decider:
         )
         return self._questions.keep(key, _Question(query, class_request))
 
-    def targets(self, decision: Decision, resource_class: ResourceClass) -> Iterator[Target]:
-        """Every target of a class in ranked order."""
-        return self._by_class[resource_class].targets(decision.query, decision.prospects[resource_class])
+    def target(self, decision: Decision, passed: Set[str]) -> Target | None:
+        """The best target, class by class, whose name is not among the `passed`; `None` when none is left."""
+        query, prospects = decision.query, decision.prospects
+        for resource_class in decision.class_decision.ranked:
+            found = self._by_class[resource_class].target(query, prospects[resource_class], passed)
+            if found is not None:
+                return found
+        return None
 
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""

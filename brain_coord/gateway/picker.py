@@ -15,6 +15,8 @@ from brain_coord.gateway.waiting import QueueFull, WaitingRoom
 class TargetPicker:
     """Gives out each target once; decides anew after every wait, and keeps the record's decision and wait up to date."""
 
+    _order: int | None = None
+
     def __init__(
         self, record: Record, decider: Decider, room: WaitingRoom, *, queue_s: float, limits: PlanLimits
     ) -> None:
@@ -24,19 +26,15 @@ class TargetPicker:
         self._queue_s = queue_s
         self._limits = limits
         self._given: set[str] = set()
-        self._order: int | None = None
 
     def best(self) -> Target | None:
         """The best target that was not asked yet and can take the request now, `None` when there is none."""
         record, given = self._record, self._given
         passed = given | self._asked() if record.result.attempts else given
-        decision = record.decision
-        for resource_class in decision.class_decision.ranked:
-            for target in self._decider.targets(decision, resource_class):
-                if target.name not in passed:
-                    given.add(target.name)
-                    return target
-        return None
+        target = self._decider.target(record.decision, passed)
+        if target is not None:
+            given.add(target.name)
+        return target
 
     def _asked(self) -> frozenset[str]:
         """Targets that really got the request. To lose a race for a slot is no attempt."""

@@ -281,17 +281,23 @@ class SlotQueue:
         with contextlib.suppress(ValueError):
             self._idle.remove(slot)
 
+    def idle(self) -> Slot | None:
+        """An idle slot, which is taken then; `None` when there is none."""
+        while self._idle:
+            slot = self._idle.pop()
+            if not slot.closed:
+                slot.taken = True
+                return slot
+        return None
+
     async def take(self) -> Slot:
         """An idle slot; asks the node for another connection when none is open. Bound it with a timeout.
 
         Raises:
             SlotLost: the session ended.
         """
-        while self._idle:
-            slot = self._idle.pop()
-            if not slot.closed:
-                slot.taken = True
-                return slot
+        if (slot := self.idle()) is not None:
+            return slot
         if self._closed is not None:
             raise SlotLost(self._closed)
         waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()

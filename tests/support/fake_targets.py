@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -141,8 +141,8 @@ class FakeClass:
     def prospect(self, query: Query, output_tokens: int = 0, body: bytes = b"") -> Prospect:
         return Prospect(self._state(), wait_s=min(self._wait_s, query.wait_s))
 
-    def targets(self, query: Query, prospect: Prospect) -> Iterator[FakeTarget]:
-        yield from self.fakes
+    def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> FakeTarget | None:
+        return next((fake for fake in self.fakes if fake.name not in passed), None)
 
 
 def request(stream: bool = False, headers: dict[bytes, bytes] | None = None, **members: Any) -> ApiRequest:
