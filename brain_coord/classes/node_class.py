@@ -84,17 +84,17 @@ class NodeClass:
         if self.health.troubled:
             return self._with_trouble(query, output_tokens)
         index = self._routable.index(self._operator, ())
-        if index:
-            return self._without_trouble(query, output_tokens, index)
-        key = (query, self.samples.estimates)
-        return self._nobody.get(key) or self._nobody.keep(key, self._without_trouble(query, output_tokens, index))
-
-    def _without_trouble(self, query: Query, output_tokens: int, index: NodeIndex) -> Prospect:
+        key = None
+        if not index:
+            key = (query, self.samples.estimates)
+            if (found := self._nobody.get(key)) is not None:
+                return found
         decision = self._decide(query, index)
         if decision is None or decision.ranked:
             # There is nothing more to say.
             return Prospect(self._state(query, decision, index, output_tokens), decision)
-        return self._prospect(query, decision, index, output_tokens, (), {}, monotonic())
+        found = self._prospect(query, decision, index, output_tokens, (), {}, monotonic())
+        return found if key is None else self._nobody.keep(key, found)
 
     def _with_trouble(self, query: Query, output_tokens: int) -> Prospect:
         now = monotonic()

@@ -39,7 +39,7 @@ class RoutableNodes:
             held: ids of nodes that their breakers hold back: set aside after faults, which is what DEGRADED means.
                 `None` leaves those that were told last.
         """
-        if held is not None and (held or self._held):
+        if (held or self._held) and held is not None:
             self._hold(operator, frozenset(held))
         if self._marked:
             marked = tuple(self._marked)
