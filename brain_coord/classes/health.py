@@ -53,6 +53,7 @@ class TargetHealth:
     """One target. `changed(delay_s)` is called when waiting requests may find more to do, that much later.
 
     Attributes:
+        breaker: which is asked for a ticket when a try begins.
         blemished: whether there may be anything that a success would wipe out; for most successes there is not.
     """
 
@@ -64,10 +65,6 @@ class TargetHealth:
     blemished: bool = True
     changed: Callable[[float], None] = lambda _: None
     troubled: Callable[["TargetHealth"], None] = lambda _: None
-
-    def begin(self, now: float) -> Ticket | None:
-        """A try begins; `None` when the target is passed over now."""
-        return self.breaker.begin(now)
 
     def succeeded(self, ticket: Ticket, asked: Asked | None = None) -> None:
         """It began to answer, or answered: whatever was wrong is over."""

@@ -90,7 +90,7 @@ def is_idle(upstream: Upstream, now: float) -> bool:
 async def probe(http: UpstreamHttp, upstream: Upstream) -> bool:
     """Ask once; whether it could be reached."""
     spec, health = upstream.spec, upstream.health
-    ticket = health.begin(monotonic())
+    ticket = health.breaker.begin(monotonic())
     if ticket is None:
         return True
     try:

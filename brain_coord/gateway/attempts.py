@@ -177,7 +177,7 @@ class _Try:
         self._began = began
         self._started = started
         self._remaining = remaining
-        self._ticket = target.health.begin(started)
+        self._ticket = target.health.breaker.begin(started)
 
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""

@@ -111,7 +111,7 @@ async def test_one_prompt_sent_again_and_again_does_not_pause_the_only_target():
     assert target.health.breaker.faults == 1
     for number in range(3):
         await attempt(target, asked=request(user=str(number)))
-    assert target.health.begin(time.monotonic()) is None
+    assert target.health.breaker.begin(time.monotonic()) is None
 
 
 @pytest.mark.case("E-12")
@@ -162,7 +162,7 @@ def test_a_whole_answer_may_take_the_time_that_its_tokens_take_at_a_slow_speed()
 
 async def test_a_paused_target_is_passed_over_without_being_asked():
     health = TargetHealth("a", Breaker(BreakerRules(faults=1)))
-    health.failed(health.begin(0.0), time.monotonic(), "node_lost", spread=0.5)
+    health.failed(health.breaker.begin(0.0), time.monotonic(), "node_lost", spread=0.5)
     first, second = FakeTarget("a", health=health), FakeTarget("b")
     result = await attempt(first, second)
     assert first.seen == []
@@ -172,7 +172,7 @@ async def test_a_paused_target_is_passed_over_without_being_asked():
 
 async def test_one_of_many_requests_tries_a_target_whose_pause_is_over():
     health = TargetHealth("a", Breaker(BreakerRules(faults=1, first_open_s=0.01)))
-    health.failed(health.begin(0.0), time.monotonic() - 1.0, "node_lost", spread=0.5)
+    health.failed(health.breaker.begin(0.0), time.monotonic() - 1.0, "node_lost", spread=0.5)
     gate = asyncio.Event()
 
     class Slow(FakeTarget):

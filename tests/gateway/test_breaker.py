@@ -157,11 +157,11 @@ def book_with(name: str = "N-1"):
 def test_waiting_requests_are_told_when_a_pause_will_end_and_when_it_has_ended():
     _, health, wakes = book_with()
     for _ in range(3):
-        health.failed(health.begin(0.0), 0.0, "node_lost", spread=MIDDLE)
+        health.failed(health.breaker.begin(0.0), 0.0, "node_lost", spread=MIDDLE)
     assert wakes == [4.0]
     assert health.out(1.0) == "paused after 3 faults (node_lost), next try in 3 s"
     assert health.out_until(1.0) == 4.0
-    probe = health.begin(4.0)
+    probe = health.breaker.begin(4.0)
     assert health.out(4.0) == "paused after 3 faults (node_lost), one request is trying it"
     health.succeeded(probe)
     assert wakes == [4.0, 0.0]
@@ -189,7 +189,7 @@ def test_a_client_alone_cannot_take_a_target_out_with_a_provoked_403():
     health.refused_us(1.0, 401)  # the coordinator's own request was refused as well
     assert health.out(1.0) == "misconfigured: answers 403, also to the coordinator's own request"
     assert health.out(1.0 + MISCONFIGURED_S) is None  # one request may see whether it was mended
-    health.succeeded(health.begin(62.0))
+    health.succeeded(health.breaker.begin(62.0))
     assert health.last(62.0) is None
 
 
@@ -202,7 +202,7 @@ def test_a_404_is_about_one_model_on_one_route():
     assert health.last(1.0, ("/v1/chat/completions", "m")) is None
     assert health.last(LACKS_S, asked) is None
     health.refused_us(0.0, 404, asked)
-    health.succeeded(health.begin(1.0), asked)
+    health.succeeded(health.breaker.begin(1.0), asked)
     assert health.last(1.0, asked) is None
 
 
@@ -219,7 +219,7 @@ def test_only_targets_in_trouble_are_looked_at():
 def test_only_real_faults_feed_the_breaker(how):
     _, health, _ = book_with()
     for _ in range(50):
-        ticket = health.begin(0.0)
+        ticket = health.breaker.begin(0.0)
         if how == "busy":
             health.busy(0.0, 1.0)
             health.dropped(ticket)
