@@ -206,6 +206,27 @@ def test_a_404_is_about_one_model_on_one_route():
     assert health.last(1.0, asked) is None
 
 
+def test_a_success_has_something_to_wipe_out_only_after_a_blemish_and_until_all_is_forgotten():
+    _, health, _ = book_with()
+    asked, running = ("/v1/embeddings", "m"), health.breaker.begin(0.0)
+    health.succeeded(running)
+    assert not health.blemished
+    health.failed(health.breaker.begin(1.0), 1.0, "node_lost", spread=MIDDLE)
+    health.refused_us(1.0, 404, asked)
+    health.busy(1.0, 5.0)
+    assert health.blemished
+    health.succeeded(running, ("/v1/chat/completions", "m"))
+    assert (health.breaker.faults, health.last(1.0), health.blemished) == (0, None, True)
+    health.succeeded(running, asked)
+    assert (health.last(1.0, asked), health.blemished) == (None, False)
+    for _ in range(3):
+        health.failed(health.breaker.begin(2.0), 2.0, "node_lost", spread=MIDDLE)
+    health.succeeded(health.breaker.begin(6.0))
+    assert health.blemished, "its next pause would be a longer one"
+    health.succeeded(health.breaker.begin(7.0))
+    assert not health.blemished
+
+
 def test_only_targets_in_trouble_are_looked_at():
     book, health, _ = book_with()
     book.of("N-2")
