@@ -18,9 +18,6 @@ _JOINED_BYTES: Final = 64 * 1024
 """Up to here a copy costs less than a second write."""
 _ANY_FORMAT: Final = 32 + zlib.MAX_WBITS
 _COMPRESSED: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
-_READ: Final = frozenset(
-    {b"content-type", b"retry-after", b"content-length", b"transfer-encoding", b"content-encoding"}
-)
 
 
 class Asker(Protocol):
@@ -49,6 +46,19 @@ class EngineConnection(asyncio.Protocol):
         kept: called when an answer is over and the connection can take another request.
     """
 
+    # Of the answer that is coming; what follows its head says no more than that.
+    _status = 0
+    _head_bytes = 0
+    _whole = False
+    _decoder: "zlib._Decompress | None" = None
+    _reusable = False
+    _until_close = False
+    # After one of these there is no further answer.
+    _fault: str | None = None
+    """What is wrong with its head or its coding."""
+    _more = False
+    _own_pieces = 0
+
     def __init__(self, kept: Callable[["EngineConnection"], None]) -> None:
         self._kept = kept
         self._transport: asyncio.Transport | None = None
@@ -56,16 +66,9 @@ class EngineConnection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
         self._fields: dict[bytes, bytes] = {}
+        self.on_header = self._fields.__setitem__
         self._parser = HttpResponseParser(self)
         self._paused = False
-        self._reset()
-
-    def _reset(self) -> None:
-        self._status = 0
-        self._head_bytes = self._own_pieces = 0
-        self._heard = self._headed = self._whole = self._more = False
-        self._reusable = self._until_close = False
-        self._decoder: zlib._Decompress | None = None
 
     # --- what the pool and the job do with it -------------------------------------------------------------------------
 
@@ -74,11 +77,18 @@ class EngineConnection(asyncio.Protocol):
         """Whether it can still be used."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def _heard(self) -> bool:
+        """Whether any of the answer has come."""
+        return self._status > 0 or self._head_bytes > 0
+
     def ask(self, asker: Asker, head: bytes, body: Sequence[bytes]) -> None:
         """Send one request and push its answer to `asker`."""
         assert self._transport is not None
         self._asker = asker
-        self._reset()
+        self._status = self._head_bytes = 0
+        self._whole = False
+        self._decoder = None
         if len(body) == 1 and len(body[0]) <= _JOINED_BYTES:
             self._transport.write(head + body[0])
             return
@@ -117,74 +127,56 @@ class EngineConnection(asyncio.Protocol):
         asker, self._asker = self._asker, None
         if asker is None:
             return
-        if exc is None and self._headed and self._until_close:
+        if exc is None and self._status and self._until_close:
             asker.whole()
         else:
             asker.lost(type(exc).__name__ if exc else "it closed the connection", heard=self._heard)
 
     def data_received(self, data: bytes) -> None:
         """Parse one read and push on what it brought."""
-        if self._asker is None:
+        asker = self._asker
+        if asker is None:
             self.hang_up()  # it speaks without being asked
             return
-        self._heard = True
         garbled: str | None = None
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
             garbled = f"its answer is no HTTP ({type(error).__name__})"
-        fault = None if self._headed else self._tell_head(len(data))
+            self._reusable = False
+        if not self._status:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._fault = "the head of its answer is too large"
         pieces = self._pieces
         if self._more:
             del pieces[self._own_pieces :]
-        if pieces and fault is None:
-            read = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if pieces and self._fault is None:
+            read = b"".join(pieces)
             pieces.clear()
             if self._decoder is not None:
-                read, fault = _decompressed(self._decoder, read)
-            if read and self._asker is not None:
-                self._asker.data(read)
-        if self._whole and fault is None:
-            self._over()
-        elif fault is not None or garbled is not None:
-            self._broken(fault or garbled or "")
-        elif self._asker is not None:  # nobody hung up while they were told
-            self._asker.flush()
-
-    def _tell_head(self, read_bytes: int) -> str | None:
-        """Pass on the head if it is there; what is wrong with it, if anything is."""
-        assert self._asker is not None
-        if not self._status:
-            self._head_bytes += read_bytes
-            return "the head of its answer is too large" if self._head_bytes > HEAD_BYTES else None
-        self._headed = True
-        fields = self._fields
-        coding = fields.get(b"content-encoding", b"identity").strip().lower()
-        if coding in _COMPRESSED:
-            # Unasked, and its Content-Encoding goes no further than here.
-            self._decoder = zlib.decompressobj(_ANY_FORMAT)
-        elif coding not in (b"identity", b""):
-            return f"its answer is compressed in a way that nobody asked for ({coding.decode('latin-1')[:20]})"
-        retry_after = fields.get(b"retry-after")
-        self._asker.head(
-            self._status,
-            fields.get(b"content-type", b"application/json").decode("latin-1"),
-            None if retry_after is None else retry_after.decode("latin-1"),
-        )
-        return None
-
-    def _over(self) -> None:
-        asker, self._asker = self._asker, None
-        assert self._transport is not None
-        if asker is None:  # it hung up while it was told
+                read = self._decompressed(self._decoder, read)
+            if read:
+                asker.data(read)
+        if self._asker is None:  # it hung up while it was told
             return
+        if self._whole and self._fault is None:
+            self._over(asker)
+        elif self._fault is not None or garbled is not None:
+            self._broken(self._fault or garbled or "")
+        else:
+            asker.flush()
+
+    def _over(self, asker: Asker) -> None:
+        self._asker = None
+        asker.whole()  # before all else: the end of an answer is waited for
+        assert self._transport is not None
         if self._reusable and not self._more and not self._transport.is_closing():
             if self._paused:
                 self.resume()
             self._kept(self)
         else:
             self._transport.close()
-        asker.whole()
 
     def _broken(self, reason: str) -> None:
         asker, heard = self._asker, self._heard
@@ -201,32 +193,49 @@ class EngineConnection(asyncio.Protocol):
             self._more, self._own_pieces = True, len(self._pieces)
         self._fields.clear()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the answer, or a trailer."""
-        if not self._status:
-            name = name.lower()
-            if name in _READ:
-                self._fields[name] = value
-
     def on_headers_complete(self) -> None:
-        """The head is there; those of interim answers (100 Continue) say nothing."""
+        """The head is there, and told at once; those of interim answers (100 Continue) say nothing."""
         status = self._parser.get_status_code()
-        if status < 200 or self._whole:
+        if status < 200 or self._whole or self._asker is None:
             return
+        fields = {}
+        for name, value in self._fields.items():
+            fields[name.lower()] = value
         self._status = status
         self._reusable = self._parser.should_keep_alive()
-        chunked = b"chunked" in self._fields.get(b"transfer-encoding", b"").lower()
-        self._until_close = not chunked and b"content-length" not in self._fields
+        self._until_close = (
+            b"content-length" not in fields and b"chunked" not in fields.get(b"transfer-encoding", b"").lower()
+        )
+        if (coding := fields.get(b"content-encoding")) is not None and not self._decodes(coding.strip().lower()):
+            return
+        retry_after = fields.get(b"retry-after")
+        self._asker.head(
+            status,
+            fields.get(b"content-type", b"application/json").decode("latin-1"),
+            None if retry_after is None else retry_after.decode("latin-1"),
+        )
 
     def on_message_complete(self) -> None:
         """An answer is whole."""
         if self._status:
             self._whole = True
 
+    # ------------------------------------------------------------------------------------------------------------------
 
-def _decompressed(decoder: "zlib._Decompress", data: bytes) -> tuple[bytes, str | None]:
-    """What the bytes hold, and what is wrong with them, if anything is."""
-    try:
-        return decoder.decompress(data), None
-    except zlib.error:
-        return b"", "its answer does not decompress"
+    def _decodes(self, coding: bytes) -> bool:
+        """Prepare for the coding of an answer; false, and a fault, when it is an unknown one."""
+        if coding in _COMPRESSED:
+            # Unasked, and its Content-Encoding goes no further than here.
+            self._decoder = zlib.decompressobj(_ANY_FORMAT)
+        elif coding not in (b"identity", b""):
+            shown = coding.decode("latin-1")[:20]
+            self._fault = f"its answer is compressed in a way that nobody asked for ({shown})"
+        return self._fault is None
+
+    def _decompressed(self, decoder: "zlib._Decompress", data: bytes) -> bytes:
+        """What the bytes hold; nothing, and a fault, when that cannot be told."""
+        try:
+            return decoder.decompress(data)
+        except zlib.error:
+            self._fault = "its answer does not decompress"
+            return b""

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from brain_node.relay.engine_http import EngineConnection
@@ -47,7 +48,7 @@ class EnginePool:
             OSError: nobody listens there, or not in the way that the address says.
             TimeoutError: nobody answers in time.
         """
-        connection = EngineConnection(lambda kept: self._keep(origin, kept))
+        connection = EngineConnection(partial(self._keep, origin))
         loop = asyncio.get_running_loop()
         if origin.secure and self._tls is None:
             self._tls = ssl.create_default_context()
@@ -71,7 +72,10 @@ class EnginePool:
         self._idle.clear()
 
     def _keep(self, origin: Origin, connection: EngineConnection) -> None:
-        self._idle.setdefault(origin, deque()).append((self._clock(), connection))
+        idle = self._idle.get(origin)
+        if idle is None:
+            idle = self._idle[origin] = deque()
+        idle.append((self._clock(), connection))
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._drop_stale)
 

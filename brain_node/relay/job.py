@@ -36,6 +36,15 @@ class RelayedJob:
         frame_bytes: largest piece of an answer that may be sent.
     """
 
+    _rename: AnswerRename | None = None
+    _connection: EngineConnection | None = None
+    _dialling: asyncio.Task[None] | None = None
+    _reused = _retried = _paused = _ended = False
+    _asked_at = 0.0
+    _status = 0
+    _origin: Origin
+    _request: bytes
+
     def __init__(
         self,
         job: Job,
@@ -54,30 +63,23 @@ class RelayedJob:
         self._pool = pool
         self._deadlines = deadlines
         self._frame_bytes = frame_bytes
-        self._rename: AnswerRename | None = None
-        self._connection: EngineConnection | None = None
-        self._dialling: asyncio.Task[None] | None = None
-        self._reused = self._retried = self._paused = self._ended = False
-        self._asked_at = 0.0
-        self._status = 0
-        self._origin = origin_of(lease.endpoint.base_url)
-        self._request = b""
 
     def start(self) -> None:
-        """Ask the engine, and tell the coordinator that the job is taken: in this order, as everybody waits for the engine."""
+        """Ask the engine first, as everybody waits for it; then tell the coordinator that the job is taken."""
         job, endpoint = self._job, self._lease.endpoint
-        self._deadlines.add(self, monotonic() + job.deadline_s)
         if endpoint.served_name != job.model:
             self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
             self._rename = AnswerRename(endpoint.served_name, job.model)
-        self._request = request_head(endpoint, self._origin, job.path, sum(map(len, self._body)))
-        connection = self._pool.take(self._origin)
+        self._origin = origin = origin_of(endpoint.base_url)
+        self._request = request_head(endpoint, origin, job.path, sum(map(len, self._body)))
+        connection = self._pool.take(origin)
         if connection is None:
             self._dial()
         else:
             self._reused = True
             self._ask(connection)
         self._line.accepted()
+        self._deadlines.add(self, monotonic() + job.deadline_s)
 
     # --- what the slot says -------------------------------------------------------------------------------------------
 
@@ -174,14 +176,16 @@ class RelayedJob:
         if self._ended:
             return
         self._ended = True
-        self._deadlines.drop(self)
         if self._dialling is not None:
             self._dialling.cancel()
         if self._connection is not None:
             self._connection.hang_up()
             self._connection = None
-        self._lease.finished(outcome)
-        self._line.end(cause)
+        try:
+            self._line.end(cause)  # before the books: it is waited for
+        finally:
+            self._deadlines.drop(self)
+            self._lease.finished(outcome)
 
 
 def request_head(endpoint: Endpoint, origin: Origin, path: str, body_bytes: int) -> bytes:
