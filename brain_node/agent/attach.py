@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
-from brain_node.agent.source import Changed, CountedLease, details_of, one_line
+from brain_node.agent.source import Changed, Places, details_of, one_line
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
 from brain_node.link.url import is_loopback
-from brain_node.relay.lease import Endpoint, Lease, Outcome
+from brain_node.relay.lease import Endpoint, Lease
 
 log = structlog.get_logger(__name__)
 
@@ -65,8 +65,9 @@ class AttachSource:
         self._serve = dict(serve)
         self._key = api_key
         self._slots = slots or DEFAULT_SLOTS
-        self._endpoints = {model: Endpoint(self._base, api_key, name) for model, name in serve.items()}
-        self._active = dict.fromkeys(serve, 0)
+        self._places = {
+            model: Places(Endpoint(self._base, api_key, name), self._slots) for model, name in serve.items()
+        }
         self._ready: dict[str, int | None] = {}
         self._cause: str | None = "not checked yet"
         self._misses = 0
@@ -116,15 +117,7 @@ class AttachSource:
         """The server, when it serves the job's model."""
         if job.model not in self._ready:
             return "no_engine"
-        if self._active[job.model] >= self._slots:
-            return "busy"
-        self._active[job.model] += 1
-        model = job.model
-
-        def over(_: Outcome) -> None:
-            self._active[model] -= 1
-
-        return CountedLease(self._endpoints[model], over)
+        return self._places[job.model].take() or "busy"
 
     async def _watch(self, changed: Changed) -> None:
         loopback = is_loopback(urlsplit(self._base).hostname or "")

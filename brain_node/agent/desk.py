@@ -21,9 +21,8 @@ class Desk:
 
     def __init__(self, source: EngineSource, slots: int | None) -> None:
         self._source = source
-        self._slots = slots
+        self._most = MAX_SLOTS if slots is None else slots
         self._idle = asyncio.Event()
-        self._idle.set()
         self.active = 0
         self.outcomes: Counter[Outcome] = Counter()
         self.refusals: Counter[str] = Counter()
@@ -39,28 +38,28 @@ class Desk:
     def slots(self) -> int:
         """Jobs this node takes at a time: what its ready engines bear, within the operator's limit."""
         borne = sum(offer.slots for offer in self._source.offers())
-        return min(borne, MAX_SLOTS if self._slots is None else self._slots)
+        return min(borne, self._most)
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "draining", "busy"]:
         """An engine for a job, or why there is none."""
         lease: Lease | Literal["no_engine", "draining", "busy"]
-        if self.draining:
+        if self.closed_by:
             lease = "draining"
-        elif self.active >= (MAX_SLOTS if self._slots is None else self._slots):
+        elif self.active >= self._most:
             lease = "busy"
         else:
             lease = self._source.claim(job)
         if isinstance(lease, str):
             self.refusals[lease] += 1
             return lease
-        if not self.active:
-            self._idle.clear()
         self.active += 1
         return _Counted(lease, self._over)
 
     async def idle(self) -> None:
         """Wait until no job runs."""
-        await self._idle.wait()
+        while self.active:
+            self._idle.clear()
+            await self._idle.wait()
 
     def _over(self, outcome: Outcome) -> None:
         self.active -= 1

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from brain_node import __version__
 from brain_node.agent.mock_server import MockServer
-from brain_node.agent.source import Changed, CountedLease, details_of
+from brain_node.agent.source import Changed, Places, details_of
 from brain_node.contract.catalog import MOCK_MODEL_ID
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
-from brain_node.relay.lease import Endpoint, Lease, Outcome
+from brain_node.relay.lease import Endpoint, Lease
 
 DEFAULT_SLOTS = 8
 
@@ -22,7 +22,8 @@ class MockSource:
     def __init__(self, slots: int | None = None, word_s: float = 0.01) -> None:
         self._slots = slots or DEFAULT_SLOTS
         self._server = MockServer(word_s)
-        self._active = 0
+        self._places: Places | None = None
+        """Once it listens."""
 
     @property
     def version(self) -> str | None:
@@ -32,6 +33,7 @@ class MockSource:
     async def start(self, changed: Changed) -> None:
         """Start the server, which is ready at once."""
         await self._server.start()
+        self._places = Places(Endpoint(self._server.base_url, None, MOCK_MODEL_ID), self._slots)
         changed()
 
     async def stop(self) -> None:
@@ -52,12 +54,6 @@ class MockSource:
 
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """The mock server, for its own model only."""
-        if job.model != MOCK_MODEL_ID or not self._server.base_url:
+        if job.model != MOCK_MODEL_ID or self._places is None:
             return "no_engine"
-        if self._active >= self._slots:
-            return "busy"
-        self._active += 1
-        return CountedLease(Endpoint(self._server.base_url, None, MOCK_MODEL_ID), self._over)
-
-    def _over(self, _: Outcome) -> None:
-        self._active -= 1
+        return self._places.take() or "busy"

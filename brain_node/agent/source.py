@@ -56,16 +56,28 @@ def details_of(claims: Sequence[EngineClaim]) -> list[dict[str, Any]]:
     return [{**row, "sentence": row.get("cause") or row["state"].replace("_", " ")} for row in rows]
 
 
-class CountedLease:
-    """A lease that counts the jobs of an endpoint which needs no further bookkeeping."""
+class Places:
+    """The places of an endpoint which needs no further bookkeeping; it is itself the lease of every job there.
 
-    def __init__(self, endpoint: Endpoint, over: Callable[[Outcome], None]) -> None:
+    Args:
+        endpoint: where it listens.
+        slots: most jobs at a time.
+    """
+
+    def __init__(self, endpoint: Endpoint, slots: int) -> None:
         self.endpoint = endpoint
-        self._over = over
+        self._free = slots
+
+    def take(self) -> "Places | None":
+        """A place for one job, if one is free."""
+        if self._free <= 0:
+            return None
+        self._free -= 1
+        return self
 
     def progress(self) -> None:
         """Nobody watches for a hang here: the server belongs to somebody else."""
 
-    def finished(self, outcome: Outcome) -> None:
-        """Give the place back."""
-        self._over(outcome)
+    def finished(self, _: Outcome) -> None:
+        """Give one place back."""
+        self._free += 1

@@ -5,11 +5,20 @@ import asyncio
 import pytest
 
 from brain_node.agent.desk import Desk
-from brain_node.agent.source import CountedLease
 from brain_node.contract.messages import Job, ModelOffer
 from brain_node.relay.lease import Endpoint
 
 JOB = Job(id="j", model="m", path="/v1/chat/completions", deadline_s=1.0, body_bytes=0)
+
+
+class Lease:
+    endpoint = Endpoint("http://x", None, "m")
+
+    def __init__(self, over: list[str]) -> None:
+        self.finished = over.append
+
+    def progress(self) -> None:
+        pass
 
 
 class Source:
@@ -24,7 +33,7 @@ class Source:
         return [ModelOffer(id="m", slots=self.slots)]
 
     def claim(self, job):
-        return self.refusal or CountedLease(Endpoint("http://x", None, "m"), self.over.append)
+        return self.refusal or Lease(self.over)
 
 
 @pytest.mark.parametrize(("limit", "slots"), [(None, 4), (2, 2), (9, 4)])
