@@ -355,8 +355,10 @@ def decode(frame: str | bytes, refused: list[str] | None = None) -> Message | No
     if kind is None:
         return None
     try:
-        return kind.model_validate(data, context=refused if refused is not None else [])
+        # As `model_validate` does, which asks three more questions first.
+        message: Message = kind.__pydantic_validator__.validate_python(data, context=[] if refused is None else refused)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise MessageError(f"{kind.TYPE}: {where}: {first['msg']}") from None
+    return message

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from brain_node.contract.messages import EndCause, Job, MessageError
 from brain_node.link.slot_protocol import Answer, Body, CancelJob, SlotProtocol
 from brain_node.link.slot_text import accepted_text, end_text, head_text
+
+TEXT: Final = 0x81
+BINARY: Final = 0x82
+"""How a whole message of either kind begins on a websocket."""
 
 log = structlog.get_logger(__name__)
 
@@ -20,14 +24,11 @@ class SlotSocket(Protocol):
     def paused(self) -> bool:
         """Whether the line is full."""
 
-    def send_text(self, text: bytes, /) -> None:
-        """Send one message with the next `flush`; nothing happens once the connection is over."""
-
-    def send_bytes(self, data: bytes, /) -> None:
-        """The same for bytes."""
+    def put(self, data: bytes, kind: int = BINARY, /) -> None:
+        """Put one message into the next `flush`; nothing happens once the connection is over."""
 
     def flush(self) -> None:
-        """Write what was sent."""
+        """Write what was put."""
 
     async def receive(self, receiver: "Receiver", /) -> None:
         """Hand everything that arrives to `receiver`, until the connection ends, which raises `ConnectionClosed`."""
@@ -105,7 +106,7 @@ class Slot:
         self, socket: SlotSocket, runner: JobRunner, body_limit_bytes: int, busy_changed: Callable[[bool], None]
     ) -> None:
         self._socket = socket
-        self.data = socket.send_bytes  # once for each event: not through a method that does nothing else
+        self.data = self._put = socket.put  # once for each event: not through a method that does nothing else
         self.flush = socket.flush
         self._runner = runner
         self._protocol = SlotProtocol(body_limit_bytes)
@@ -155,8 +156,8 @@ class Slot:
                 self._running.cancel()
         elif isinstance(step, Answer):
             self._busy_changed(False)
-            self._socket.send_text(end_text(step.job_id, step.cause))
-            self._socket.flush()
+            self._put(end_text(step.job_id, step.cause), TEXT)
+            self.flush()
         else:
             self._start(step)
 
@@ -208,19 +209,19 @@ class Slot:
 
         A quick engine's answer lies there by then, and goes along: each write wakes the coordinator.
         """
-        self._socket.send_text(accepted_text(self._job_id))
+        self._put(accepted_text(self._job_id), TEXT)
         self._call_soon(self._call_soon, self.flush)
 
     def head(self, status: int, content_type: str, retry_after: str | None) -> None:
         """The engine's status is known."""
-        self._socket.send_text(head_text(self._job_id, status, content_type, retry_after))
+        self._put(head_text(self._job_id, status, content_type, retry_after), TEXT)
 
     def end(self, cause: EndCause | None) -> None:
         """The job is over; nothing that could bring the next one is read before this returns."""
         self._running = None
         if not self._over:
-            self._socket.send_text(end_text(self._job_id, cause))
-            self._socket.flush()
+            self._put(end_text(self._job_id, cause), TEXT)
+            self.flush()
         self._idle()
 
     def _idle(self) -> None:

@@ -65,11 +65,12 @@ class SlotProtocol:
         """
         if self.job is None or not self._missing:
             raise MessageError("a binary frame outside a body")
-        self._missing -= len(frame)
-        if self._missing < 0:
+        missing = self._missing - len(frame)
+        if missing < 0:
             raise MessageError("a body longer than announced")
+        self._missing = missing
         self._body.append(frame)
-        if self._missing:
+        if missing:
             return None
         whole, self._body = tuple(self._body), []
         return whole

@@ -158,15 +158,15 @@ class Slots:
         if busy:
             self.pool.took_job(slot)
             # It carried work: whatever closes it later, opening works.
-            self._backoff.reset()
+            if self._backoff.failures:
+                self._backoff.reset()
             if len(self.pool.idle_since) < self.pool.spare:
                 self._changed.set()
             return
-        self.pool.idle(slot, time.monotonic())
-        close_at = self.pool.next_close_at()
-        if close_at is None:
-            return
-        if self._wake_at is None or close_at < self._wake_at or self.pool.open > self.pool.slots:
+        pool = self.pool
+        pool.idle(slot, time.monotonic())
+        # While `run` waits for a time, it looks soon enough by itself: the longest idle one is never an older one.
+        if (self._wake_at is None or pool.open > pool.slots) and pool.next_close_at() is not None:
             self._changed.set()
 
     def _pause(self) -> None:

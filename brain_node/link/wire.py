@@ -15,15 +15,13 @@ from websockets.asyncio.client import ClientConnection
 from websockets.protocol import State
 
 from brain_node.contract.limits import MAX_LINK_MESSAGE_BYTES
-from brain_node.link.slot import Receiver
+from brain_node.link.slot import BINARY, TEXT, Receiver
 
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # a build without the C extension
     from websockets.utils import apply_mask
 
-_TEXT: Final = 0x81
-_BINARY: Final = 0x82
 _CONTROL: Final = frozenset({0x88, 0x89, 0x8A})
 """Close, ping and pong, whole."""
 _MASKED: Final = 0x80
@@ -117,12 +115,12 @@ class SlotConnection(ClientConnection):
             self._binary_left -= start
             if self._fast:
                 receiver.bytes_came(data[:start])
-        while end - start >= 2 and self._fast:
+        while self._fast and end - start > 1:
             head, size, body = data[start], data[start + 1], start + 2
-            if size & _MASKED:
-                self._fast = False
-                break
             if size > 125:
+                if size & _MASKED:
+                    self._fast = False
+                    break
                 body += 2 if size == 126 else 8
                 if body > end:
                     break
@@ -132,13 +130,13 @@ class SlotConnection(ClientConnection):
                 break
             stop = body + size
             if stop > end:  # not whole yet
-                if head != _BINARY or end - body < _PIECE_BYTES:
+                if head != BINARY or end - body < _PIECE_BYTES:
                     break
                 self._binary_left = stop - end
                 stop = end
-            if head == _BINARY:
+            if head == BINARY:
                 receiver.bytes_came(data[body:stop])
-            elif head == _TEXT:
+            elif head == TEXT:
                 receiver.text_came(data[body:stop])
             elif head in _CONTROL:
                 super().data_received(data[start:stop])
@@ -154,12 +152,8 @@ class SlotConnection(ClientConnection):
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def send_text(self, text: bytes) -> None:
-        """Send one text message with the next `flush`."""
-        self.send_bytes(text, _TEXT)
-
-    def send_bytes(self, data: bytes, kind: int = _BINARY) -> None:
-        """Send one binary message with the next `flush`."""
+    def put(self, data: bytes, kind: int = BINARY, /) -> None:
+        """Put one message into the next `flush`."""
         size = len(data)
         mask = _next_mask()
         if size < 126:
@@ -171,7 +165,7 @@ class SlotConnection(ClientConnection):
         self._out.append(head + apply_mask(data, mask))
 
     def flush(self) -> None:
-        """Write all that was sent: in one system call, which costs more than all the rest of a short answer."""
+        """Write all that was put: in one system call, which costs more than all the rest of a short answer."""
         out = self._out
         if out and self.protocol.state is State.OPEN:  # else `receive` is about to say that it is over
             self.transport.write(b"".join(out))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import orjson
 
 from brain_node.contract.messages import Job
-from brain_node.link.slot import Line, Slot
+from brain_node.link.slot import BINARY, Line, Slot
 
 JOB = {"type": "job", "id": "j1", "model": "m", "path": "/v1/chat/completions", "deadline_s": 9.0, "body_bytes": 0}
 
@@ -20,11 +20,8 @@ class Socket:
         self.writes: list[list[bytes]] = []
         self._out: list[bytes] = []
 
-    def send_text(self, text: bytes, /) -> None:
-        self._out.append(orjson.loads(text)["type"].encode())
-
-    def send_bytes(self, data: bytes, /) -> None:
-        self._out.append(data)
+    def put(self, data: bytes, kind: int = BINARY, /) -> None:
+        self._out.append(data if kind == BINARY else orjson.loads(data)["type"].encode())
 
     def flush(self) -> None:
         if self._out:
