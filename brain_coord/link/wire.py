@@ -8,6 +8,7 @@ the handshake, control frames, fragments and every fault are left to the library
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -26,6 +27,9 @@ _BINARY: Final = 0x82
 _CONTROL: Final = frozenset({0x88, 0x89, 0x8A})
 """Close, ping and pong, whole."""
 _MASKED: Final = 0x80
+_HEAD: Final = Struct("!BB")
+_HEAD_16: Final = Struct("!BBH")
+_HEAD_64: Final = Struct("!BBQ")
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
 
@@ -100,55 +104,51 @@ class NodeSocket(WebSocketsSansIOProtocol):
             self._rest = b""
         if self.close_sent:
             self._fast = False  # what still comes is the library's, which waits for the other side's close
-        start, end = 0, len(data)
-        while self._fast:
-            taken = self._frame(data, start, end)
-            start += taken
-            if start == end:
-                return
-            if not taken and self._fast:
-                self._rest = data[start:]
-                return
-        super().data_received(data[start:])
+        start = self._take_frames(data) if self._fast else 0
+        if not self._fast:
+            super().data_received(data[start:])
+        elif start < len(data):
+            self._rest = data[start:]
 
-    def _frame(self, data: bytes, start: int, end: int) -> int:
-        """Deal with the frame that begins at `start`: how long it is, 0 when it is not whole or not of the usual form.
+    def _take_frames(self, data: bytes) -> int:
+        """Deal with the whole frames at the start of `data`; returns where what is left begins.
 
         A frame that is not a whole message ends the fast way for good, with nothing of it taken.
         """
-        if end - start < 6:
-            return 0
-        head, size, mask_at = data[start], data[start + 1] - _MASKED, start + 2
-        if size == 126:
-            mask_at += 2
-            size = data[start + 2] << 8 | data[start + 3]
-        elif size == 127:
-            mask_at += 8
-            if mask_at > end:
-                return 0
-            size = int.from_bytes(data[start + 2 : mask_at], "big")
-        body = mask_at + 4
-        stop = body + size
-        if size < 0 or size > self._limit_bytes:  # no mask, or too large
-            self._fast = False
-            return 0
-        if stop > end:
-            return 0
-        if head == _BINARY:
-            self._came(apply_mask(data[body:stop], data[mask_at:body]))
-        elif head == _TEXT:
-            try:
-                text = apply_mask(data[body:stop], data[mask_at:body]).decode()
-            except UnicodeDecodeError:
+        start, end, limit_bytes, came = 0, len(data), self._limit_bytes, self._came
+        while end - start >= 6:
+            head, size, body = data[start], data[start + 1] - _MASKED, start + 6
+            if size > 125:
+                if size == 126:
+                    body += 2
+                    size = data[start + 2] << 8 | data[start + 3]
+                else:
+                    body += 8
+                    if body > end:
+                        break
+                    size = int.from_bytes(data[start + 2 : start + 10], "big")
+            stop = body + size
+            if size < 0 or size > limit_bytes:  # no mask, or too large
                 self._fast = False
-                return 0
-            self._came(text)
-        elif head in _CONTROL:  # whole frames too, but the library's business
-            super().data_received(data[start:stop])
-        else:
-            self._fast = False
-            return 0
-        return stop - start
+                break
+            if stop > end:
+                break
+            if head == _BINARY:
+                came(apply_mask(data[body:stop], data[body - 4 : body]))
+            elif head == _TEXT:
+                try:
+                    text = apply_mask(data[body:stop], data[body - 4 : body]).decode()
+                except UnicodeDecodeError:
+                    self._fast = False
+                    break
+                came(text)
+            elif head in _CONTROL:  # whole frames too, but the library's business
+                super().data_received(data[start:stop])
+            else:
+                self._fast = False
+                break
+            start = stop
+        return start
 
     def _keep(self, frame: bytes | str) -> None:
         kind = "bytes" if type(frame) is bytes else "text"
@@ -239,7 +239,7 @@ class NodeSocket(WebSocketsSansIOProtocol):
 def _head(kind: int, size: int) -> bytes:
     """What stands before a frame's data."""
     if size < 126:
-        return bytes((kind, size))
+        return _HEAD.pack(kind, size)
     if size < 65536:
-        return bytes((kind, 126)) + size.to_bytes(2, "big")
-    return bytes((kind, 127)) + size.to_bytes(8, "big")
+        return _HEAD_16.pack(kind, 126, size)
+    return _HEAD_64.pack(kind, 127, size)

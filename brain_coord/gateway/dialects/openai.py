@@ -37,7 +37,10 @@ _PLAIN_FIELDS: Final = {"role", "content"}
 
 def _delta_length(delta: dict[str, Any]) -> int:
     """Bytes of output in one chat delta; tool calls count by their names and arguments."""
-    length = sum(text_length(delta.get(name)) for name in _OUTPUT_FIELDS)
+    length = 0
+    for name in _OUTPUT_FIELDS:
+        if (text := delta.get(name)) is not None:
+            length += text_length(text)
     for call in _calls(delta):
         if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
             length += text_length(function.get("name")) + text_length(function.get("arguments"))
@@ -47,9 +50,9 @@ def _delta_length(delta: dict[str, Any]) -> int:
 
 
 def _calls(delta: dict[str, Any]) -> list[Any]:
-    calls = delta.get("tool_calls")
-    old = delta.get("function_call")
-    return [*(calls if isinstance(calls, list) else ()), *([{"function": old}] if old else ())]
+    calls, old = delta.get("tool_calls"), delta.get("function_call")
+    found = calls if isinstance(calls, list) else []
+    return [*found, {"function": old}] if old else found
 
 
 def _choice_length(choice: dict[str, Any]) -> int:
