@@ -58,12 +58,12 @@ class Record:
         request, result, decision = self.request, self.result, self.decision
         answer = result.answer
         target = result.target if self.outcome in ANSWERED else None
-        tokens, response_sha256, first_output_ms, decode_ms, decode_tok_s = NO_TOKENS, None, None, None, None
-        extra: Mapping[str, Any] = {}
-        if answer is not None:
-            clock, usage = answer.clock, answer.usage
-            _, completion, decode_tok_s = answer.sample
-            counted, counted_by = None, None
+        counted = counted_by = response_sha256 = decode_ms = None
+        if answer is None:
+            tokens, first_output_ms, decode_tok_s = NO_TOKENS, None, None
+        else:
+            usage = answer.usage
+            clock, completion, decode_tok_s = answer.sample
             if clock.output_events and request.dialect.streams:
                 counted, basis = completion
                 counted_by = _COUNTED_BY[basis]
@@ -78,16 +78,21 @@ class Record:
             if answer.delivered_bytes:
                 response_sha256 = answer.sha256
             first_output_ms = clock.first_output_ms
-            if clock.first_output is not None and clock.last_output is not None:
-                decode_ms = round((clock.last_output - clock.first_output) * 1000, 3) or 0
+            first_output, last_output = clock.first_output, clock.last_output
+            if first_output is not None and last_output is not None:
+                decode_ms = round((last_output - first_output) * 1000, 3) or 0
         if target is None:
             node_decision = decision.node_decision
-            served_model = resource_class = node_id = price = None
+            served_model = resource_class = node_id = price = details = None
         else:
             node_decision = decision.prospects[target.resource_class].node_decision
             served_model, resource_class, node_id = target.model, str(target.resource_class), target.node_id
-            price, extra = _price(target, request.dialect.path, tokens), _details(target)
+            price = _price(target, request.dialect.path, tokens)
+            details = getattr(target, "details", None)  # a `Detailed`: a protocol's own check takes far longer
         judged = decision.class_decision
+        queued_ms = (
+            round(self.queued_ms, 3) or 0
+        )  # not 0.0, which a receipt does not take as it is; so with `decode_ms`
         return ReceiptDraft(
             receipt_id=self.receipt_id,
             request_id=request.request_id,
@@ -113,15 +118,14 @@ class Record:
             error_code=self.error_code,
             tokens=tokens,
             timings=Timings(
-                queued_ms=round(self.queued_ms, 3)
-                or 0,  # canonical JSON writes 0.0 as 0, so with 0 it need not be rewritten
+                queued_ms=queued_ms,
                 first_output_ms=first_output_ms,
                 decode_ms=decode_ms,
                 decode_tok_s=decode_tok_s,
                 total_ms=round((now - self.began) * 1000, 3),
             ),
             price=price,
-            extra=extra,
+            extra={} if details is None else details(),
         )
 
     def brain(self, now: float) -> dict[str, Any]:
@@ -157,12 +161,6 @@ def _keep(kept: dict[str, Any], record: Mapping[str, Any]) -> Written:
 
 
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}
-
-
-def _details(target: Target) -> Mapping[str, Any]:
-    """What a target that is `Detailed` has to say; asked for by name, as a protocol's own check takes far longer."""
-    details = getattr(target, "details", None)
-    return {} if details is None else details()
 
 
 def _price(target: Target, path: str, tokens: Tokens) -> Price | None:
