@@ -80,7 +80,7 @@ class Meter:
         most = limits.requests_per_min
         return [
             (b"x-ratelimit-limit-requests", b"%d" % most),
-            (b"x-ratelimit-remaining-requests", b"%d" % (max(0, self.left))),
+            (b"x-ratelimit-remaining-requests", b"%d" % self.left),
             (b"x-ratelimit-reset-requests", duration((most - self.left) * 60 / most).encode()),
         ]
 

@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from time import monotonic
 from typing import Final
 
@@ -20,12 +21,20 @@ from brain_coord.gateway.passage import Tail
 def reply_lines(record: Record) -> bytes:
     """The headers that say how the request ran, as far as that is known when they leave; no value is a client's."""
     request, target = record.request, record.result.target
-    ran = f"x-brain-mode: {record.decision.class_decision.mode}\r\nx-brain-receipt: {record.receipt_id}\r\n"
-    if target is not None:
-        ran += f"x-brain-target: {target.resource_class}\r\n"
-        if (node_id := target.node_id) is not None:
-            ran += f"x-brain-node: {node_id}\r\n"
-    return request.dialect.id_lines % {b"id": request.request_id.encode()} + ran.encode()
+    mode, ids = record.decision.class_decision.mode, record.request.dialect.id_lines
+    ran = _ran_lines(mode, None, None) if target is None else _ran_lines(mode, target.resource_class, target.node_id)
+    return (ids + b"x-brain-receipt: %(receipt)b\r\n%(ran)b") % {
+        b"id": request.request_id.encode(),
+        b"receipt": record.receipt_id.encode(),
+        b"ran": ran,
+    }
+
+
+@lru_cache(maxsize=4096)
+def _ran_lines(mode: str, resource_class: str | None, node_id: str | None) -> bytes:
+    """The headers that many requests share."""
+    said = {"x-brain-mode": mode, "x-brain-target": resource_class, "x-brain-node": node_id}
+    return "".join(f"{name}: {value}\r\n" for name, value in said.items() if value is not None).encode()
 
 
 def tail_bytes(record: Record, tail: Tail) -> bytes:
