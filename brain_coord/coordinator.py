@@ -254,7 +254,9 @@ class Coordinator:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI: the hot routes and the websockets go straight to their rooms, everything else through FastAPI."""
-        path = scope["path"].removeprefix(self.settings.root_path)
+        path = scope["path"]
+        if root_path := self.settings.root_path:
+            path = path.removeprefix(root_path)
         if scope["type"] == "websocket":
             return self._socket(path, scope, receive, send)
         dialect = DIALECTS.get(path)

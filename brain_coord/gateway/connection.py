@@ -76,7 +76,7 @@ class ClientConnection(HttpToolsProtocol):
         self.cycle = self._incoming = None
         self._pipelined.clear()
 
-    def on_message_begin(self) -> None:
+    def head_begins(self) -> None:
         """The next request begins; the rest of the last answer is watched no more."""
         self.url = b""
         self.headers = []
@@ -89,7 +89,7 @@ class ClientConnection(HttpToolsProtocol):
         """One header."""
         self.headers.append((name.lower(), value))
 
-    def on_headers_complete(self) -> None:
+    def head_is_whole(self) -> None:
         """A request begins, with a cycle of our own."""
         parser, headers = self.parser, self.headers
         method = parser.get_method()

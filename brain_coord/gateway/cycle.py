@@ -240,20 +240,25 @@ class Cycle:
         size = len(body)
         if self._chunked:
             if size >= _LARGE:
-                self._write(b"%b%x\r\n" % (head, size), body)
+                self._transport.write(b"%b%x\r\n" % (head, size))
+                self._transport.write(body)
                 self._transport.write(b"\r\n" if more else b"\r\n0\r\n\r\n")
             elif size:
                 self._transport.write((_CHUNK if more else _LAST_CHUNK) % (head, size, body))
-            else:
-                self._write(head, b"" if more else b"0\r\n\r\n")
-        elif self._bodiless:
-            self._left_bytes = 0
-            self._write(head, b"")
+            elif head or not more:
+                self._transport.write(head if more else head + b"0\r\n\r\n")
         else:
-            self._left_bytes -= size
-            if self._left_bytes < 0:
+            if self._bodiless:
+                body, self._left_bytes = b"", 0
+            elif self._left_bytes < size:
                 raise RuntimeError("the answer is longer than its content-length")
-            self._write(head, body)
+            else:
+                self._left_bytes -= size
+            if size >= _LARGE and head:
+                self._transport.write(head)
+                self._transport.write(body)
+            elif head or body:
+                self._transport.write(head + body)
         if not more:
             self._end()
 
@@ -267,11 +272,3 @@ class Cycle:
         if not self.keep_alive:
             self._transport.close()
         self._line.on_response_complete()
-
-    def _write(self, first: bytes, second: bytes) -> None:
-        if len(second) < _LARGE:
-            first, second = first + second, b""
-        if first:
-            self._transport.write(first)
-        if second:
-            self._transport.write(second)

@@ -202,7 +202,7 @@ class GuardedConnection(ClientConnection):
     def on_message_begin(self) -> None:
         """A head begins; blank lines before it are none, and leave the connection idle."""
         self.bounds.idle.pop(self, None)
-        super().on_message_begin()
+        self.head_begins()
         self._heading = True
         self._first_bytes, self._more_bytes = self._read_bytes, 0
 
@@ -217,7 +217,7 @@ class GuardedConnection(ClientConnection):
             if len(headers) > bounds.headers or size > bounds.head_bytes:
                 self._too_large = True
                 raise HeadTooLarge
-        super().on_headers_complete()
+        self.head_is_whole()
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
