@@ -1,6 +1,6 @@
 """Requests as they ended: what metrics, pages and logs are views of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from brain_coord.receipts.body import ReceiptDraft
@@ -28,13 +28,13 @@ class FinishedRequests:
     """Requests that are over, on their way to those who count and show them.
 
     Attributes:
-        watchers: told of every request, some at a time.
+        watchers: told of all requests, some at a time.
     """
 
     __slots__ = ("_untold", "watchers")
 
     def __init__(self) -> None:
-        self.watchers: list[Callable[[FinishedRequest], None]] = []
+        self.watchers: list[Callable[[Sequence[FinishedRequest]], None]] = []
         self._untold: list[FinishedRequest] = []
 
     def add(self, request: FinishedRequest) -> None:
@@ -48,8 +48,7 @@ class FinishedRequests:
         """Tell of those that were not told of yet; to be called before anything is read from a watcher."""
         untold, self._untold = self._untold, []
         for watcher in self.watchers:
-            for request in untold:
-                watcher(request)
+            watcher(untold)
 
 
 def decision_id_of(receipt_id: str) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter as Counts
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import median, quantiles
 from time import monotonic, time
 from typing import Any, Final
@@ -23,7 +24,8 @@ from prometheus_client.registry import Collector
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.observe.finished import FinishedRequest
-from brain_coord.observe.tallies import Count, CounterTally, HistogramTally, Spread
+from brain_coord.observe.tallies import MS, CounterTally, HistogramTally
+from brain_coord.receipts.body import ReceiptDraft
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 SPEEDS: Final = (1, 2, 5, 10, 20, 40, 60, 90, 130, 200, 300, 500)
@@ -78,8 +80,6 @@ class Metrics:
     sources: Sources
     collector: CollectorRegistry = field(default_factory=CollectorRegistry)
     _heard: dict[str, float] = field(default_factory=dict)
-    _ended: dict[tuple[str | None, str, str], "_Ended"] = field(default_factory=dict)
-    """By class, mode and outcome."""
     _live: "_Live" = field(init=False)
     requests: CounterTally = field(init=False)
     refused: Counter = field(init=False)
@@ -107,10 +107,10 @@ class Metrics:
         self.attempts = CounterTally("brain_attempts", "Attempts at targets, by result.", ("class", "result"))
         self.tokens = CounterTally("brain_tokens", "Tokens that count for the ledger.", ("kind",))
         self.recorded = CounterTally("brain_receipts_recorded", "Receipts made durable.")
-        self.seconds = HistogramTally("brain_request_seconds", "Whole time of a request.", SECONDS, ("class",))
-        self.queue = HistogramTally("brain_queue_seconds", "Wait of a request for a free slot.", SECONDS)
+        self.seconds = HistogramTally("brain_request_seconds", "Whole time of a request.", SECONDS, ("class",), MS)
+        self.queue = HistogramTally("brain_queue_seconds", "Wait of a request for a free slot.", SECONDS, per=MS)
         self.first_output = HistogramTally(
-            "brain_first_output_seconds", "Dispatch to first output of streamed answers.", SECONDS, ("class",)
+            "brain_first_output_seconds", "Dispatch to first output of streamed answers.", SECONDS, ("class",), MS
         )
         self.speed = HistogramTally(
             "brain_decode_tokens_per_second", "Decode speed of streamed answers.", SPEEDS, ("class",)
@@ -135,44 +135,35 @@ class Metrics:
         self.collector.register(self._live)
         ProcessCollector(namespace="brain", registry=into)
 
-    def finished(self, request: FinishedRequest) -> None:
-        """A request is over."""
-        draft = request.draft
-        kind = (draft.resource_class, draft.mode, draft.outcome)
-        ended = self._ended.get(kind) or self._begin(kind)
-        ended.requests.value += 1
-        for attempt in draft.attempts:
-            self.attempts.of(attempt.resource_class, result_of(attempt.cause)).value += 1
-        timings, tokens = draft.timings, draft.tokens
-        if request.recorded:
-            ended.recorded.value += 1
-        if timings.queued_ms is not None:
-            ended.queue.observe(timings.queued_ms / 1000)
-        if timings.total_ms is not None:
-            ended.seconds.observe(timings.total_ms / 1000)
-        if draft.outcome != "completed":
-            return
-        if draft.streamed and timings.first_output_ms is not None:
-            ended.first_output.observe(timings.first_output_ms / 1000)
-        if timings.decode_tok_s is not None:
-            ended.speed.observe(timings.decode_tok_s)
-        ended.prompt.value += tokens.prompt_billed or 0
-        ended.completion.value += tokens.completion_billed or 0
+    def finished(self, requests: Sequence[FinishedRequest]) -> None:
+        """Some requests are over."""
+        self.recorded.of().value += sum(map(attrgetter("recorded"), requests))
+        kinds: dict[tuple[str | None, str, str], list[ReceiptDraft]] = {}
+        for request in requests:
+            draft = request.draft
+            kinds.setdefault((draft.resource_class, draft.mode, draft.outcome), []).append(draft)
+        for (resource_class, mode, outcome), drafts in kinds.items():
+            name = resource_class or "none"
+            self.requests.of(name, mode, outcome).value += len(drafts)
+            self._count(name, drafts)
+            if outcome == "completed":
+                self._count_completed(name, drafts)
 
-    def _begin(self, kind: tuple[str | None, str, str]) -> "_Ended":
-        resource_class, mode, outcome = kind
-        name = resource_class or "none"
-        ended = self._ended[kind] = _Ended(
-            requests=self.requests.of(name, mode, outcome),
-            recorded=self.recorded.of(),
-            queue=self.queue.of(),
-            seconds=self.seconds.of(name),
-            first_output=self.first_output.of(name),
-            speed=self.speed.of(name),
-            prompt=self.tokens.of("prompt"),
-            completion=self.tokens.of("completion"),
-        )
-        return ended
+    def _count(self, name: str, drafts: Sequence[ReceiptDraft]) -> None:
+        """What any request of a class came to, however it ended."""
+        timings = [draft.timings for draft in drafts]
+        self.queue.of().observe(map(attrgetter("queued_ms"), timings))
+        self.seconds.of(name).observe(map(attrgetter("total_ms"), timings))
+        attempts = Counts((attempt.resource_class, attempt.cause) for draft in drafts for attempt in draft.attempts)
+        for (resource_class, cause), count in attempts.items():
+            self.attempts.of(resource_class, result_of(cause)).value += count
+
+    def _count_completed(self, name: str, drafts: Sequence[ReceiptDraft]) -> None:
+        """What only whole answers say."""
+        self.first_output.of(name).observe(draft.timings.first_output_ms for draft in drafts if draft.streamed)
+        self.speed.of(name).observe(draft.timings.decode_tok_s for draft in drafts)
+        self.tokens.of("prompt").value += sum(draft.tokens.prompt_billed or 0 for draft in drafts)
+        self.tokens.of("completion").value += sum(draft.tokens.completion_billed or 0 for draft in drafts)
 
     def _tallies(self) -> Iterator[Metric]:
         """What the requests fed."""
@@ -225,20 +216,6 @@ def result_of(cause: str | None) -> str:
     if cause.startswith("status_"):
         return f"status_{cause[7]}xx" if cause[7:8].isdigit() else "other"
     return cause if cause in CAUSES else "other"
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """What the requests of one class, mode and outcome are counted in: looked up once."""
-
-    requests: Count
-    recorded: Count
-    queue: Spread
-    seconds: Spread
-    first_output: Spread
-    speed: Spread
-    prompt: Count
-    completion: Count
 
 
 @dataclass(slots=True)

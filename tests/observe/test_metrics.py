@@ -47,7 +47,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
 
 def test_a_finished_request_is_counted_by_class_mode_and_outcome(metrics: Metrics):
     timings = Timings(queued_ms=0.0, first_output_ms=120.0, decode_tok_s=50.0, total_ms=800.0)
-    metrics.finished(finished(timings=timings, tokens=Tokens(prompt_billed=7, completion_billed=30)))
+    metrics.finished([finished(timings=timings, tokens=Tokens(prompt_billed=7, completion_billed=30))])
     labels = {"class": "NATIVE_NETWORK", "outcome": "completed", "mode": "AUTO"}
     assert value(metrics, "brain_requests_total", **labels) == 1
     assert value(metrics, "brain_first_output_seconds_sum") == pytest.approx(0.12)
@@ -58,15 +58,14 @@ def test_a_finished_request_is_counted_by_class_mode_and_outcome(metrics: Metric
 
 
 def test_an_answer_that_did_not_complete_improves_no_figure(metrics: Metrics):
-    metrics.finished(finished(outcome="incomplete", tokens=Tokens(completion_billed=9)))
+    metrics.finished([finished(outcome="incomplete", tokens=Tokens(completion_billed=9))])
     assert value(metrics, "brain_tokens_total", kind="completion") == 0
     with pytest.raises(AssertionError):
         value(metrics, "brain_first_output_seconds_count", **{"class": "NATIVE_NETWORK"})
 
 
 def test_a_word_that_a_node_made_up_grows_no_label(metrics: Metrics):
-    for number in range(100):
-        metrics.finished(finished(attempts=[attempt(cause=f"evil-{number}")]))
+    metrics.finished([finished(attempts=[attempt(cause=f"evil-{number}")]) for number in range(100)])
     assert value(metrics, "brain_attempts_total", result="other") == 100
     assert "evil" not in exposed(metrics)
     assert result_of(None) == "answered"
@@ -109,7 +108,7 @@ def test_receipts_that_do_not_reach_the_database_are_behind():
 
 
 def test_every_name_is_ours_and_promtool_finds_nothing_wrong(metrics: Metrics):
-    metrics.finished(finished())
+    metrics.finished([finished()])
     metrics.request_refused("invalid_api_key")
     text = exposed(metrics).encode()
     assert all(family.name.startswith("brain_") for family in text_string_to_metric_families(text.decode()))

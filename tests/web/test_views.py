@@ -86,8 +86,8 @@ def test_a_row_escapes_all_that_a_node_says():
 
 def test_the_ring_of_recent_requests_is_bounded_and_newest_first():
     recent = RecentRequests(kept=3)
-    for number in range(5):
-        recent.add(finished(number))
+    recent.add([finished(number) for number in range(4)])
+    recent.add([finished(4)])
     assert len(recent) == 3
     assert [each.draft.receipt_id[-1] for each in recent.newest(2)] == ["4", "3"]
     assert recent.get(f"d-{0:024x}") is None
@@ -103,9 +103,9 @@ def test_a_decision_in_the_list_shows_no_key():
 def test_history_keeps_medians_of_what_was_measured_and_nothing_of_what_failed():
     history = History()
     for first_ms in (100.0, 200.0, 900.0):
-        history.finished(finished(timings=Timings(first_output_ms=first_ms, decode_tok_s=None, total_ms=1.0)))
-    history.finished(finished(outcome="failed", timings=Timings(first_output_ms=1.0, decode_tok_s=999.0)))
-    history.finished(finished(outcome="client_cancelled"))
+        history.finished([finished(timings=Timings(first_output_ms=first_ms, decode_tok_s=None, total_ms=1.0))])
+    history.finished([finished(outcome="failed", timings=Timings(first_output_ms=1.0, decode_tok_s=999.0))])
+    history.finished([finished(outcome="client_cancelled")])
     point = history.close_period(15.0, {"ONLINE": 2})
     assert (point.served, point.failed) == (4, 1)
     assert point.first_output_p50_ms == 200.0
@@ -116,7 +116,7 @@ def test_history_keeps_medians_of_what_was_measured_and_nothing_of_what_failed()
 def test_history_is_merged_to_what_a_chart_can_show():
     history = History()
     for period in range(1000):
-        history.finished(finished())
+        history.finished([finished()])
         history.close_period(period * PERIOD_S, {"ONLINE": period})
     columns = history.columns(since_s=-1.0, at_most=100)
     assert {len(values) for values in columns.values()} == {100}

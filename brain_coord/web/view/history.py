@@ -1,7 +1,7 @@
 """Requests, first output, speed and fleet size over the last day, in memory: for the charts of /network."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any, Final
@@ -39,21 +39,19 @@ class History:
     _first_ms: list[float] = field(default_factory=list)
     _tok_s: list[float] = field(default_factory=list)
 
-    def finished(self, request: FinishedRequest) -> None:
-        """One more request in this period."""
-        draft = request.draft
-        outcome = draft.outcome
-        if outcome in ENDED_WELL:
-            self._served += 1
-        else:
-            self._failed += 1
-        if outcome != "completed" or len(self._first_ms) >= SAMPLES:
+    def finished(self, requests: Sequence[FinishedRequest]) -> None:
+        """Some more requests in this period."""
+        served = sum(request.draft.outcome in ENDED_WELL for request in requests)
+        self._served += served
+        self._failed += len(requests) - served
+        if len(self._first_ms) >= SAMPLES:
             return
-        timings = draft.timings
-        if draft.streamed and timings.first_output_ms is not None:
-            self._first_ms.append(timings.first_output_ms)
-        if timings.decode_tok_s is not None:
-            self._tok_s.append(timings.decode_tok_s)
+        for draft in [request.draft for request in requests if request.draft.outcome == "completed"]:
+            timings = draft.timings
+            if draft.streamed and timings.first_output_ms is not None:
+                self._first_ms.append(timings.first_output_ms)
+            if timings.decode_tok_s is not None:
+                self._tok_s.append(timings.decode_tok_s)
 
     def close_period(self, at_s: float, states: Mapping[str, int]) -> Point:
         """End the period that runs; `states` counts the nodes by state now."""

@@ -1,7 +1,7 @@
 """The latest finished requests: a bounded ring in memory, without anything of their content."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -22,11 +22,11 @@ class RecentRequests:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def add(self, finished: FinishedRequest) -> None:
-        """Keep one; the oldest beyond the bound is forgotten."""
+    def add(self, requests: Sequence[FinishedRequest]) -> None:
+        """Keep some; the oldest beyond the bound are forgotten."""
         kept = self._by_id
-        kept[finished.decision_id] = finished
-        if len(kept) > self.kept:
+        kept.update((each.decision_id, each) for each in requests)
+        while len(kept) > self.kept:
             kept.popitem(last=False)
 
     def get(self, decision_id: str) -> FinishedRequest | None:
