@@ -168,7 +168,9 @@ class VllmSource:
     def claim(self, job: Job) -> Lease | Literal["no_engine", "busy"]:
         """The least busy ready copy of the job's model."""
         ready = [engine for engine in self.engines if engine.model_id == job.model and engine.ready]
-        for engine in sorted(ready, key=lambda each: each.active / each.placement.slots):
+        if len(ready) > 1:
+            ready.sort(key=lambda each: each.active / each.placement.slots)
+        for engine in ready:
             if (lease := engine.lease()) is not None:
                 return lease
         return "busy" if ready else "no_engine"

@@ -85,6 +85,8 @@ class LaunchedEngine:
         self._changed = changed
         self._view = self.supervisor.view()
         self._shown: tuple[object, ...] = ()
+        self._endpoint: Endpoint | None = None
+        """Of the process that runs now: each has a port and a key of its own."""
         self.supervisor.subscribe(self._viewed)
 
     @property
@@ -120,7 +122,10 @@ class LaunchedEngine:
         if job is None:
             return None
         self.active += 1
-        return EngineLease(self, Endpoint(self._view.base_url, self.supervisor.api_key, self.model_id), job)
+        endpoint, url, key = self._endpoint, self._view.base_url, self.supervisor.api_key
+        if endpoint is None or endpoint.base_url != url or endpoint.api_key != key:
+            self._endpoint = endpoint = Endpoint(url, key, self.model_id)
+        return EngineLease(self, endpoint, job)
 
     def claim(self) -> EngineClaim:
         """Its state for heartbeats."""
@@ -154,21 +159,16 @@ class LaunchedEngine:
 class EngineLease:
     """One job's hold on an engine."""
 
-    __slots__ = ("_engine", "_job", "_progressed", "endpoint")
+    __slots__ = ("_engine", "_job", "endpoint", "progress")
 
     def __init__(self, engine: LaunchedEngine, endpoint: Endpoint, job: EngineJob) -> None:
         self.endpoint = endpoint
         self._engine = engine
         self._job = job
-        self._progressed = False
-
-    def progress(self) -> None:
-        """Bytes came: a sign of life."""
-        self._progressed = True
-        self._job.progress()
+        self.progress = job.progress
 
     def finished(self, outcome: Outcome) -> None:
         """Give the place back, and tell the supervisor whether the engine did what it should."""
         self._engine.active -= 1
         # A caller who left without having seen anything may have left because the engine hangs.
-        self._job.finished(ok=outcome == "ok" or (outcome == "cancelled" and self._progressed))
+        self._job.finished(ok=outcome == "ok" or (outcome == "cancelled" and self._job.progressed))

@@ -8,17 +8,20 @@ from brain_node.engine.vitality import Vitality
 class EngineJob:
     """One job on one engine process; late words about a process that is gone change nothing."""
 
-    __slots__ = ("_changed", "_clock", "_over", "_vitality")
+    __slots__ = ("_changed", "_clock", "_over", "_vitality", "progressed")
 
     def __init__(self, vitality: Vitality, clock: Callable[[], float], changed: Callable[[], None]) -> None:
         self._vitality = vitality
         self._clock = clock
         self._changed = changed
         self._over = False
+        self.progressed = False
+        """Whether any of the answer came."""
         vitality.job_started(clock())
 
     def progress(self) -> None:
-        """Bytes of the answer came."""
+        """Bytes of the answer came. Called for every read."""
+        self.progressed = True
         self._vitality.job_progress(self._clock())
 
     def finished(self, *, ok: bool) -> None:
