@@ -1,8 +1,7 @@
 """What is known of one answer while it passes: its clock, its tokens, its hash, and how it ended."""
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from brain_coord.gateway.dialects.seen import NO_USAGE, Usage
 from brain_coord.measure.speed import StreamClock, StreamSample, count_tokens, decode_tok_s
@@ -11,20 +10,21 @@ Outcome = Literal["completed", "failed", "incomplete", "client_cancelled", "slow
 """How a request ended: `refused` is the engine's own 4xx, `incomplete` broke off after the first output."""
 
 
-@dataclass(slots=True)
 class Answer:
     """The answer of one attempt, as far as it has come."""
 
-    clock: StreamClock
     usage: Usage = NO_USAGE
     finished: bool = False
     delivered_bytes: int = 0
     counted: int | None = None
     """Tokens by the model's own tokenizer, where the operator has it."""
-    kept: bytearray | None = None
-    """The target's bytes, where somebody will look at the text; `None` for all others."""
-    digest: Any = field(default_factory=hashlib.sha256)
     _sealed: StreamSample | None = None
+
+    def __init__(self, clock: StreamClock, kept: bytearray | None = None) -> None:
+        """Args: `kept` gets the target's bytes, where somebody will look at the text; `None` for all others."""
+        self.clock = clock
+        self.kept = kept
+        self.digest = hashlib.sha256()
 
     def seal(self) -> None:
         """Nothing more will come: what follows from it all is worked out once."""
@@ -40,7 +40,7 @@ class Answer:
     @property
     def sha256(self) -> str:
         """Over the target's bytes that were passed on, before `brain` was added."""
-        return str(self.digest.hexdigest())
+        return self.digest.hexdigest()
 
     @property
     def sample(self) -> StreamSample:

@@ -5,7 +5,6 @@ over the time from the first to the last output event; tokens come from the fina
 saw can hold; one event gives no speed.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 MIN_SPAN_S: Final = 0.05
@@ -17,11 +16,9 @@ SILENT_TOKENS: Final = 8
 TokenBasis = Literal["usage", "clipped", "estimated", "tokenizer"]
 
 
-@dataclass(slots=True)
 class StreamClock:
     """What the coordinator saw of one stream. Times in seconds of the monotonic clock, text in bytes of UTF-8."""
 
-    dispatched: float
     first_output: float | None = None
     first_output_ms: float | None = None
     """From dispatch, `None` if there was no output."""
@@ -29,6 +26,9 @@ class StreamClock:
     output_events: int = 0
     first_text_bytes: int = 0
     text_bytes: int = 0
+
+    def __init__(self, dispatched: float) -> None:
+        self.dispatched = dispatched
 
     def output(self, now: float, text_bytes: int) -> None:
         """An output event that carried `text_bytes` of text arrived."""

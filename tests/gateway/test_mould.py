@@ -77,7 +77,7 @@ def passed(dialect, pieces):
         tail = passage.end(99.0)
     except (TargetFault, EngineFault) as error:
         fault = type(error)
-    return out, tail, fault, answer.clock, answer.usage, answer.finished, passage.committed
+    return out, tail, fault, vars(answer.clock), answer.usage, answer.finished, passage.committed
 
 
 TEXT = st.text(st.characters(), max_size=6) | st.sampled_from(["a", "b", '"', "\\", '"}', "\n\n", "data: "])
@@ -92,6 +92,7 @@ EVENTS = (
     | st.builds(lambda text: {"choices": [{"index": 0, "text": text, "finish_reason": None}]}, TEXT)
     | st.just({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     | st.just({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+    | st.just({"choices": [], "usage": {"prompt_tokens": 1, "total_tokens": 3, "completion_tokens": 2}})
     | st.just({"error": {"message": "no"}})
 )
 STARTS = st.sampled_from(
