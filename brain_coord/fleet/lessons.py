@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from brain_coord.fleet.node import Node
-from brain_coord.measure.credit import Credit, credit, delivered
+from brain_coord.measure.credit import credit, delivered
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.lag import LoopLag
-from brain_coord.measure.slots import COMPANY, REACHED, lone_tok_s
+from brain_coord.measure.slots import COMPANY
 from brain_coord.measure.speed import StreamSample
 from brain_coord.store.records import Benchmark
 
@@ -65,12 +65,14 @@ class Lessons:
         resized = False
         if load >= COMPANY:
             told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
-            resized = _bears(node, model, told, load)
+            lone = measured.lone_tok_s(model)
+            share = told.tok_s / lone if told is not None and lone else None
+            exact = told is not None and not told.at_most
+            resized = node.borne.completed(load, share, node.reported.offer.slots, exact=exact)
         learned = measured.learn(model, worth, first_ms, now)
+        # How far its tokens are believed hangs on its peers too, so an answer that taught nothing may still change it.
         factor = self.density.factor(node.node_id, model, "answers", self.trusted)
-        if (
-            learned or measured.density_factor.get(model) != factor
-        ):  # how far its tokens are believed hangs on its peers too
+        if learned or measured.density_factor.get(model) != factor:
             self._settle(node, model)
         return resized
 
@@ -94,15 +96,3 @@ class Lessons:
 
     def _settle(self, node: Node, model: str) -> None:
         node.measured.settle(node.node_id, model, self.density, self.trusted)
-
-
-def _bears(node: Node, model: str, told: Credit | None, load: float) -> bool:
-    """What an answer says about the jobs that its node bears at once; whether its slots change."""
-    measured = node.measured
-    benchmark, window = measured.benchmarks.get(model), measured.decode_tok_s.get(model)
-    lone = lone_tok_s(
-        None if benchmark is None else benchmark.decode_tok_s, None if window is None else window.reached(REACHED)
-    )
-    share = None if told is None or lone is None else told.tok_s / lone
-    exact = told is not None and not told.at_most
-    return node.borne.completed(load, share, node.reported.offer.slots, exact=exact)

@@ -8,6 +8,7 @@ from brain_coord.fleet.watched import Watched
 from brain_coord.measure.credit import Credit
 from brain_coord.measure.density import TokenDensity
 from brain_coord.measure.rtt import RttEstimator
+from brain_coord.measure.slots import REACHED
 from brain_coord.measure.window import MedianWindow, middle
 from brain_coord.store.records import Benchmark
 
@@ -91,6 +92,18 @@ class Measured(Watched):
         else:
             self.credited.pop(model, None)
         self.best_tok_s = max(benchmarked.values(), default=None)
+
+    def lone_tok_s(self, model: str) -> float | None:
+        """The speed of a job that has the node to itself, as far as it is known.
+
+        That of the join benchmark, or what `REACHED` of the recent streams reached: a benchmark that was slowed down hides
+        nothing.
+        """
+        benchmark, window = self.benchmarks.get(model), self.decode_tok_s.get(model)
+        reached = None if window is None else window.reached(REACHED)
+        if benchmark is None or (reached is not None and reached > benchmark.decode_tok_s):
+            return reached
+        return benchmark.decode_tok_s
 
     def expire(self, now: float) -> list[str]:
         """Forget old samples; returns the models whose figures changed."""

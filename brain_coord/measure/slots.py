@@ -127,13 +127,3 @@ class BorneSlots:
         self.limit = self.limit + 1 if self.collapsed else self.limit * COMPLETED
         self._full = 0
         return True
-
-
-def lone_tok_s(benchmark_tok_s: float | None, reached_tok_s: float | None) -> float | None:
-    """The speed of a job that has the node to itself, as far as it is known; a benchmark that was slowed down hides nothing.
-
-    Args:
-        benchmark_tok_s: of the join benchmark.
-        reached_tok_s: what `REACHED` of the recent streams reached.
-    """
-    return max(benchmark_tok_s or 0.0, reached_tok_s or 0.0) or None

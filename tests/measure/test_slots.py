@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.measure.slots import BORNE_SHARE, LEAST, START, BorneSlots, Load, lone_tok_s
+from brain_coord.measure.slots import BORNE_SHARE, LEAST, START, BorneSlots, Load
 
 
 def run(borne, claimed, speed_at, streams=40):
@@ -84,13 +84,6 @@ def test_nothing_that_is_slow_raises_the_limit(streams):
         borne.completed(load, share, 64)
         assert LEAST <= borne.limit <= before
         before = borne.limit
-
-
-def test_a_benchmark_that_was_slowed_down_hides_nothing():
-    assert lone_tok_s(10.0, 100.0) == 100.0
-    assert lone_tok_s(100.0, 10.0) == 100.0
-    assert lone_tok_s(10.0, None) == 10.0
-    assert lone_tok_s(None, None) is None
 
 
 def test_the_load_is_the_mean_number_of_jobs():
