@@ -48,7 +48,7 @@ class Passage:
     _splitter: sse.EventSplitter | None = None
     """Keeps an event that has begun."""
     _alike: Mould | None = None
-    """The form of the next event if it is one more with text, and may pass at once: nothing is held, nothing begun."""
+    """The form of the next events if they are more of the text, and may pass at once: nothing is held, nothing begun."""
 
     def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool) -> None:
         self._reader = Reader(dialect)
@@ -68,6 +68,10 @@ class Passage:
         if alike is not None:
             if size := alike.alone(chunk):
                 self._answer.clock.output(now, size)
+                return chunk
+            run = alike.run(chunk, 0, together=True)
+            if run is not None and run[0] == len(chunk):
+                self._answer.clock.outputs(now, *run[1:])
                 return chunk
             self._alike = None
         if self._fault is not None:
