@@ -21,6 +21,8 @@ class ReceiptStore(StoreCore):
     def append_receipt(self, draft: ReceiptDraft) -> "asyncio.Future[Sealed]":
         """Seal a receipt into the chain; when the future resolves it is durable, in the database or in the spool.
 
+        Until then nothing that the draft holds may change: it is written on the writer's thread.
+
         Exceptions of the future: `StoreUnavailable`, nothing was recorded; `CanonicalError`, the draft holds something
         that is not JSON.
         """
