@@ -102,9 +102,10 @@ class Cycle:
             await app(scope, self.receive, self.send)
         except BaseException:
             log.exception("the application failed")
+        finally:
+            self._line.server_state.tasks.discard(self.task)
         if not self.response_complete and not self.disconnected:
             await self._fail()
-        self._line.server_state.tasks.discard(self.task)
 
     async def _fail(self) -> None:
         if self._response_started:
@@ -184,11 +185,11 @@ class Cycle:
             length_bytes: of the body, `None` for one that comes piece by piece.
         """
         if length_bytes is None:
-            self._chunked = True
             self._take_head(status, lines + b"transfer-encoding: chunked\r\n")
+            self._chunked = True
         else:
-            self._chunked, self._left_bytes = False, length_bytes
             self._take_head(status, b"%bcontent-length: %d\r\n" % (lines, length_bytes))
+            self._chunked, self._left_bytes = False, length_bytes
 
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """The head of an answer that an application wrote; it leaves by itself when nothing follows."""
@@ -207,6 +208,8 @@ class Cycle:
         self._line.loop.call_soon(self.write_head)
 
     def _take_head(self, status: int, lines: bytes) -> None:
+        if self._response_started:
+            raise RuntimeError("this answer has a head already")
         self._response_started = True
         self.awaits_continue = False
         standing = lines_of(self._line.server_state.default_headers)

@@ -275,6 +275,8 @@ async def test_every_event_leaves_at_once_whatever_stands_between(served, tmp_pa
             await client.post(CHAT, body, accept_encoding="gzip, br", origin="https://app.example")
             await client.read_until(b"first ")
             assert client.reply.status == 200
+            assert client.reply.headers.get("access-control-allow-origin") == (origins[0] if origins else None)
+            assert "x-ratelimit-limit-requests" in client.reply.headers
             release.set()
             assert (await client.answer()).text == "first second"
 

@@ -9,6 +9,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from brain_coord.gateway.guard import ConnectionBounds, GuardedConnection
+from brain_coord.gateway.http import connection_of, send_json
 from tests.support.configured import Configured
 from tests.support.fake_openai import FakeOpenAi, chat
 from tests.support.raw_client import RawClient, Reply
@@ -16,6 +17,37 @@ from tests.support.raw_client import RawClient, Reply
 PATH = "/v1/chat/completions"
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 UNKNOWN = {**CHAT, "model": "unknown"}
+
+
+class Socket(asyncio.Transport):
+    """A connection without a socket: it keeps what is written."""
+
+    sent = b""
+    closed = False
+
+    def write(self, data) -> None:
+        self.sent += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high=None, low=None) -> None:
+        pass
+
+
+def connected(app) -> tuple[GuardedConnection, Socket]:
+    kind = GuardedConnection.bound_by(ConnectionBounds())
+    config = Config(app, http=kind, interface="asgi3", lifespan="off", log_config=None)
+    config.load()
+    made = kind(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
+    made.connection_made(socket := Socket({}))
+    return made, socket
 
 
 @pytest.fixture(scope="module")
@@ -80,33 +112,10 @@ async def test_a_connection_and_its_requests_are_gone_with_the_client_before_any
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"all of it"})
 
-    class Socket(asyncio.Transport):
-        sent = b""
-        closed = False
-
-        def write(self, data) -> None:
-            self.sent += data
-
-        def is_closing(self) -> bool:
-            return self.closed
-
-        def close(self) -> None:
-            self.closed = True
-
-        def get_write_buffer_size(self) -> int:
-            return 0
-
-        def set_write_buffer_limits(self, high=None, low=None) -> None:
-            pass
-
-    kind = GuardedConnection.bound_by(ConnectionBounds())
-    config = Config(app, http=kind, interface="asgi3", lifespan="off", log_config=None)
-    config.load()
     gc.disable()
     try:
         for path in (b"/answers", b"/waits"):
-            made = kind(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
-            made.connection_made(socket := Socket({}))
+            made, socket = connected(app)
             made.data_received(b"GET %b HTTP/1.1\r\nhost: test\r\n\r\n" % path)
             left = [weakref.ref(made), weakref.ref(made.cycle)]
             for _ in range(3):
@@ -119,3 +128,19 @@ async def test_a_connection_and_its_requests_are_gone_with_the_client_before_any
             assert [each() for each in left] == [None, None]
     finally:
         gc.enable()
+
+
+async def test_an_answer_has_one_head_whatever_fails_behind_it():
+    async def app(scope, receive, send):
+        connection = connection_of(scope)
+        await send_json(connection, 200, b"{}", b"x-first: yes\r\n")
+        await send_json(connection, 500, b"{}", b"x-second: yes\r\n")
+
+    made, socket = connected(app)
+    made.data_received(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert socket.sent.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert socket.sent.endswith(b"x-first: yes\r\ncontent-length: 2\r\n\r\n{}")
+    assert not socket.closed
+    assert not made.tasks, "a server that stops waits for none that is over"
