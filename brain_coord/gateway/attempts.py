@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from brain_coord.classes.breaker import Ticket
-from brain_coord.classes.target import Exchange, JobSpec, Target, TargetFault
+from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, Target, TargetFault
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.relay import (
@@ -182,8 +182,9 @@ class _Try:
     async def run(self) -> bool:
         """Whether the request is settled; `False` asks for the next target."""
         request, result, target, stream = self._request, self._result, self._target, self._stream
+        phases, remaining = self._phases, self._remaining
         result.target = target
-        result.answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
+        result.answer = answer = Answer(StreamClock(self._started), kept=bytearray() if result.keep_bytes else None)
         if self._ticket is None:
             self._over("paused", ran=False, blamed=False)
             return False
@@ -195,33 +196,48 @@ class _Try:
             target.model,
             request.dialect.path,
             request.body_for(target.model),
-            self._remaining,
+            remaining,
             headers,
             request.query,
+        )
+        if stream is not None:
+            stream.on_commit = self._succeeded
+        limit = Deadline(
+            self._started + phases.accept_within_s(len(job.body)),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
         )
         exchange: Exchange | None = None
         cause: str | None = "cancelled"
         settled, ran, blamed = True, True, False
-        if stream is not None:
-            stream.on_commit = self._succeeded
-        phases = self._phases
-        limit = Deadline(
-            self._started + phases.accept_within_s(len(job.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, self._remaining),
-        )
         try:
-            try:
-                with limit:
-                    exchange = await target.start(job)
-                    settled = await self._exchange(exchange, result.answer, limit)
-            except TimeoutError:
-                raise self._overdue(limit, accepted=exchange is not None) from None
-            cause, status = None, self._status
-            if status is not None and status >= 400:
-                cause, blamed = f"status_{status}", status >= 500 and status not in BUSY
-        except TargetFault as fault:
-            cause, ran, blamed = fault.cause, fault.ran, fault.blame
-            settled = result.committed
+            with limit:
+                exchange = await target.start(job)
+                now = monotonic()
+                head_s = phases.first_output_s
+                if not request.stream:
+                    head_s = phases.whole_answer_s(request.max_output_tokens, generates=request.dialect.streams)
+                limit.by = now + min(head_s, remaining)
+                head = await exchange.head()
+                self._status = status = head.status
+                if stream is not None:
+                    limit.end = now + remaining  # one that keeps coming is no fault of the target
+                if status >= 400:
+                    settled = await self._refused(exchange, head, limit)
+                    cause, blamed = f"status_{status}", status >= 500 and status not in BUSY
+                else:
+                    result.content_type = head.content_type
+                    if stream is None:
+                        result.body = await relay_whole(exchange, request.dialect, answer, limit, phases)
+                    else:
+                        usage = request.client_usage
+                        result.tail = await relay_stream(
+                            exchange, request.dialect, answer, stream, limit, client_usage=usage, limits=phases
+                        )
+                    cause = None
+        except (TargetFault, TimeoutError) as fault:
+            if isinstance(fault, TimeoutError):
+                fault = self._overdue(limit, accepted=exchange is not None)
+            cause, ran, blamed, settled = fault.cause, fault.ran, fault.blame, result.committed
             if settled:
                 result.failure = "incomplete"
             elif cause == "deadline":
@@ -230,14 +246,12 @@ class _Try:
                 result.failures.add("target_failed")
             result.silences += cause == "timeout"
         except EngineFault:
-            cause, blamed = "engine_error", True
-            settled = result.committed
+            cause, blamed, settled = "engine_error", True, result.committed
             result.engine_errors += 1
             if settled:
                 result.failure = "incomplete"
             else:
                 result.failures.add("engine_error")
-            result.refusal = None
         finally:
             try:
                 if exchange is not None:
@@ -256,30 +270,11 @@ class _Try:
         fair = self._status is not None or self._remaining >= self._phases.first_output_s
         return TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair)
 
-    async def _exchange(self, exchange: Exchange, answer: Answer, limit: Deadline) -> bool:
-        """Whether what came settles the request."""
-        request, result, phases, stream = self._request, self._result, self._phases, self._stream
-        head_s = phases.first_output_s
-        if not request.stream:
-            head_s = phases.whole_answer_s(request.max_output_tokens, generates=request.dialect.streams)
-        now = monotonic()
-        limit.by = now + min(head_s, self._remaining)
-        head = await exchange.head()
-        if stream is not None:
-            limit.end = now + self._remaining  # one that keeps coming is no fault of the target
-        self._status = head.status
-        if head.status >= 400:
-            limit.by = monotonic() + phases.first_output_s
-            body = await read_whole(exchange, limit, phases, ERROR_BODY_BYTES)
-            return self._error(engine_error(head.status, body), head.retry_after)
-        result.content_type = head.content_type
-        if stream is None:
-            result.body = await relay_whole(exchange, request.dialect, answer, limit, phases)
-        else:
-            result.tail = await relay_stream(
-                exchange, request.dialect, answer, stream, limit, client_usage=request.client_usage, limits=phases
-            )
-        return True
+    async def _refused(self, exchange: Exchange, head: ReplyHead, limit: Deadline) -> bool:
+        """Whether a status of 400 or more settles the request."""
+        limit.by = monotonic() + self._phases.first_output_s
+        body = await read_whole(exchange, limit, self._phases, ERROR_BODY_BYTES)
+        return self._error(engine_error(head.status, body), head.retry_after)
 
     def _error(self, error: EngineFault, retry_after: str | None) -> bool:
         result, status = self._result, error.status or 500
