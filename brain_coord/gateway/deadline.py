@@ -26,14 +26,13 @@ class Deadline:
         end: when the block has to be over, whatever its phase; `NEVER` at first, and set at any time as well.
     """
 
-    __slots__ = ("_cancelling", "_every_s", "_late", "_loop", "_task", "_timer", "by", "end")
+    end = NEVER
+    _late = False
+    _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, by: float, every_s: float) -> None:
         self.by = by
-        self.end = NEVER
         self._every_s = every_s
-        self._late = False
-        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -49,7 +48,6 @@ class Deadline:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         if self._late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
