@@ -237,21 +237,13 @@ class _Try:
         except (TargetFault, TimeoutError) as fault:
             if isinstance(fault, TimeoutError):
                 fault = self._overdue(limit, accepted=exchange is not None)
-            cause, ran, blamed, settled = fault.cause, fault.ran, fault.blame, result.committed
-            if settled:
-                result.failure = "incomplete"
-            elif cause == "deadline":
-                result.failures.add("deadline")
-            elif cause not in NOT_ASKED:
-                result.failures.add("target_failed")
+            cause, ran, blamed = fault.cause, fault.ran, fault.blame
+            settled = self._failed("deadline" if cause == "deadline" else "target_failed", asked=cause not in NOT_ASKED)
             result.silences += cause == "timeout"
         except EngineFault:
-            cause, blamed, settled = "engine_error", True, result.committed
+            cause, blamed = "engine_error", True
+            settled = self._failed("engine_error", asked=True)
             result.engine_errors += 1
-            if settled:
-                result.failure = "incomplete"
-            else:
-                result.failures.add("engine_error")
         finally:
             try:
                 if exchange is not None:
@@ -259,6 +251,16 @@ class _Try:
             finally:  # also when the client leaves during that: an attempt that was made is always told
                 self._over(cause, ran=ran, blamed=blamed)
         return settled
+
+    def _failed(self, why: str, *, asked: bool) -> bool:
+        """Whether the request has failed with it, as output was passed on; if not, the next target may answer."""
+        result = self._result
+        if result.committed:
+            result.failure = "incomplete"
+            return True
+        if asked:
+            result.failures.add(why)
+        return False
 
     def _overdue(self, limit: Deadline, *, accepted: bool) -> TargetFault:
         """What it means that the limit has passed."""
