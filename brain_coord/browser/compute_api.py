@@ -25,7 +25,7 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import ClientGone, headers_of, read_body
+from brain_coord.gateway.http import ClientGone, headers_of, pairs_of, read_body
 from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
 from brain_coord.gateway.routes.context import KnownCaller
@@ -192,5 +192,5 @@ class ComputeApi:
 
 
 def _headers(told: Asked, permit: Permit) -> dict[str, str]:
-    meter = {name.decode(): value.decode() for name, value in permit.headers}
+    meter = {name.decode(): value.decode() for name, value in pairs_of(permit.lines)}
     return {**meter, "x-request-id": told.request_id, "x-brain-receipt": told.receipt_id}

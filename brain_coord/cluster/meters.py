@@ -100,7 +100,7 @@ class ClusterMeters:
             permit.meter.left += 1  # a refused request counts for nothing
             if not shared.allows(limits):
                 raise shared.refusal(limits)
-        permit.headers = shared.headers(limits)
+        permit.lines = shared.lines(limits)
 
     def _word(self, here: int) -> list[Any]:
         return [self._field, here, next(self._words), self._ttl_ms, KEPT_MS]

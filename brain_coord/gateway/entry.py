@@ -22,7 +22,6 @@ from brain_coord.gateway.http import (
     Scope,
     check_body,
     connection_of,
-    lines_of,
     read_body,
     send_error,
 )
@@ -92,7 +91,7 @@ class Gateway:
             try:
                 if self.shared is not None:
                     await self.shared.admit(caller, permit)
-                connection.more_lines += lines_of(permit.headers)
+                connection.more_lines += permit.lines
                 raw = connection.whole_body()
                 if raw is None or len(raw) > SMALL_BYTES:
                     lease = self.bodies.lease()

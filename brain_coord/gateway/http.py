@@ -29,6 +29,11 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join(map(_LINE, headers))
 
 
+def pairs_of(lines: bytes) -> Headers:
+    """Headers by name, from how they are written."""
+    return [(name, value) for name, _, value in (line.partition(b": ") for line in lines.splitlines())]
+
+
 class Flow(Protocol):
     """Whether a client reads as fast as it is written to."""
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import Headers
+from brain_coord.gateway.http import pairs_of
 from brain_coord.routing.vocabulary import Plan
 
 KEYS_KEPT: Final = 10_000
@@ -72,17 +72,17 @@ class Meter:
             "rate_limited",
             f"this key's {what}; try again in {wait_s} s",
             retry_after_s=max(1, wait_s),
-            headers=self.headers(limits),
+            headers=pairs_of(self.lines(limits)),
         )
 
-    def headers(self, limits: PlanLimits) -> Headers:
-        """As OpenAI sends them."""
-        most = limits.requests_per_min
-        return [
-            (b"x-ratelimit-limit-requests", b"%d" % most),
-            (b"x-ratelimit-remaining-requests", b"%d" % self.left),
-            (b"x-ratelimit-reset-requests", duration((most - self.left) * 60 / most).encode()),
-        ]
+    def lines(self, limits: PlanLimits) -> bytes:
+        """The headers that OpenAI sends, as they are written."""
+        most, left = limits.requests_per_min, self.left
+        return (
+            f"x-ratelimit-limit-requests: {most}\r\n"
+            f"x-ratelimit-remaining-requests: {int(left)}\r\n"
+            f"x-ratelimit-reset-requests: {duration((most - left) * 60 / most)}\r\n"
+        ).encode()
 
 
 def duration(seconds: float) -> str:
@@ -129,7 +129,7 @@ class KeyMeters:
             raise meter.refusal(limits)
         meter.left -= 1
         meter.running += 1
-        return Permit(meter, limits, meter.headers(limits))
+        return Permit(meter, limits, meter.lines(limits))
 
     def running_by_key(self) -> dict[str, int]:
         """The requests under way of each key that has any."""
@@ -152,7 +152,8 @@ class Permit:
 
     meter: Meter
     limits: PlanLimits
-    headers: Headers
+    lines: bytes
+    """Headers that tell what is left to the key."""
     on_release: Callable[[], None] | None = None
     _held: bool = True
 
@@ -169,7 +170,7 @@ class SharedMeters(Protocol):
     """The same limits over all coordinators of a cluster."""
 
     async def admit(self, caller: Caller, permit: Permit) -> None:
-        """Count a request that was admitted here, and put what is left of its key into the permit's headers.
+        """Count a request that was admitted here, and put what is left of its key into the permit's lines.
 
         Raises:
             ApiError: 429, as `KeyMeters.admit` raises it.

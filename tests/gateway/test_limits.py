@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.http import pairs_of
 from brain_coord.gateway.limits import KEYS_KEPT, KeyMeters, PlanLimits, duration
 from brain_coord.routing.vocabulary import Plan
 from tests.support.configured import Configured
@@ -38,7 +39,11 @@ def refusal(book: KeyMeters) -> ApiError:
 
 def test_every_answer_says_what_is_left_as_openai_does():
     permit = meters().admit(CALLER, 0.0)
-    assert headers_of(permit.headers) == {"limit-requests": "60", "remaining-requests": "59", "reset-requests": "1s"}
+    assert headers_of(pairs_of(permit.lines)) == {
+        "limit-requests": "60",
+        "remaining-requests": "59",
+        "reset-requests": "1s",
+    }
 
 
 def test_requests_come_back_steadily():
@@ -93,7 +98,7 @@ def test_a_new_plan_holds_at_once_for_keys_that_are_running():
     assert "2 requests at a time" in refusal(book).message
     for permit in permits:
         permit.release()
-    assert headers_of(book.admit(CALLER, 0.0).headers)["remaining-requests"] == "9"
+    assert headers_of(pairs_of(book.admit(CALLER, 0.0).lines))["remaining-requests"] == "9"
     assert book.running == 1
 
 
