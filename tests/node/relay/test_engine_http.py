@@ -138,8 +138,13 @@ async def test_gzip_that_nobody_asked_for_is_taken_off(pool):
 
 @pytest.mark.parametrize(
     ("bytes_", "connections"),
-    [(WHOLE, 1), (WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), 2), (WHOLE + WHOLE, 2)],
-    ids=["kept", "closed by the engine", "more than was asked for"],
+    [
+        (WHOLE, 1),
+        (WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), 2),
+        (WHOLE + WHOLE, 2),
+        (WHOLE + b"\x00rubbish", 2),
+    ],
+    ids=["kept", "closed by the engine", "more than was asked for", "rubbish behind it"],
 )
 async def test_a_connection_is_used_again_when_its_answer_was_clean(pool, bytes_, connections):
     async with ScriptedServer(saying(bytes_)) as server:
