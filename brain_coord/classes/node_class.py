@@ -215,17 +215,17 @@ class NodeClass:
             choices = sorted(
                 choices, key=lambda pair: self.health.of(pair[0]).last(now, (query.path, pair[1])) is not None
             )
-        index, registry = self._routable.index(self._operator, out), self._registry
+        index, nodes = self._routable.index(self._operator, out), self._registry.nodes
         for node_id, model in choices:
             if node_id in passed:
                 continue
-            state, node = index.state(node_id), registry.get(node_id)
+            state, node = index.state(node_id), nodes.get(node_id)
             if state is None or node is None or model not in state.serves or state.active >= state.slots:
                 continue
             if state.state in _WORKING:
                 health = self.health.of(node_id)
                 if node.elsewhere is None or self.elsewhere is None:
-                    return NodeTarget(registry, node, model, self.resource_class, self.samples, health)
+                    return NodeTarget(self._registry, node, model, self.resource_class, self.samples, health)
                 return self.elsewhere(node, model, self.resource_class, self.samples, health)
         return None
 
