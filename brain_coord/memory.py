@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -61,12 +61,12 @@ class StoredReceipts:
 
     store: Store
 
-    async def record(self, draft: ReceiptDraft) -> None:
+    async def record(self, request_id: str, draft: Callable[[], ReceiptDraft]) -> None:
         """Durable when it returns; a request that cannot be recorded at all fails."""
         try:
-            await self.store.append_receipt(draft)
+            await self.store.append_late(draft)
         except StoreUnavailable as error:
-            log.warning("receipt refused", request_id=draft.request_id, cause=str(error))
+            log.warning("receipt refused", request_id=request_id, cause=str(error))
             raise fault("store_unavailable", "the request cannot be recorded right now", retry_after_s=5) from None
 
     async def envelope(self, receipt_id: str) -> dict[str, Any] | None:

@@ -127,7 +127,7 @@ class ComputeApi:
             self.samples.failed()
         recorded = False
         try:
-            await self.gateway.journal.record(draft)
+            await self.gateway.journal.record(job.job_id, lambda: draft)
             recorded = True
         except ApiError:
             log.exception("receipt lost", job=job.job_id)

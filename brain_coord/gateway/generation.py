@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -24,6 +25,7 @@ from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch
+from brain_coord.receipts.body import ReceiptDraft
 
 log = structlog.get_logger("brain.request")
 
@@ -53,6 +55,8 @@ class Generation:
     _interrupted: Interruption | None = None
     _settled = False
     _judged = False
+    _ended = 0.0
+    _draft: ReceiptDraft | None = None
     _stream: ClientStream | None = None
 
     def __init__(
@@ -224,10 +228,22 @@ class Generation:
             await self._stream.end(dialect.error_event(error, request_id))
 
     async def _keep(self) -> None:
-        """Settle what the attempts mean for their targets, once, and make the receipt durable."""
+        """Make the receipt durable, and settle what the attempts mean for their targets, once."""
+        self._ended = monotonic()
+        try:
+            # In this request's context, as it may be run among others, and its log lines carry the request's ids.
+            await self._journal.record(self._request.request_id, partial(copy_context().run, self._concluded))
+        finally:
+            self._settle()
+        self.record.kept = self._draft
+
+    def _concluded(self) -> ReceiptDraft:
+        """The receipt, and with it what is learnt of the request: the client waits for a commit anyway."""
+        self._settle()
+        self._draft = self.record.draft(self._ended)
+        return self._draft
+
+    def _settle(self) -> None:
         if not self._judged:
             self._judged = True
             settle(self._request, self.record.result, completed=self.record.outcome == "completed")
-        draft = self.record.draft(monotonic())
-        await self._journal.record(draft)
-        self.record.kept = draft

@@ -1,6 +1,6 @@
 """Turn one finished request into the records that outlive it: receipt draft, `brain` object, outcomes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -23,8 +23,13 @@ NO_TOKENS: Final = Tokens()
 class Journal(Protocol):
     """Where receipts go."""
 
-    async def record(self, draft: ReceiptDraft) -> None:
-        """Returns once the receipt is durable; raises `ApiError` if the operator chose to refuse unrecorded requests."""
+    async def record(self, request_id: str, draft: Callable[[], ReceiptDraft]) -> None:
+        """Returns once the receipt is durable; raises `ApiError` if the operator chose to refuse unrecorded requests.
+
+        Args:
+            request_id: of the request.
+            draft: makes the receipt; called once at most, on the event loop, when the journal is about to write.
+        """
 
 
 @dataclass(slots=True)

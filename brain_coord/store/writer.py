@@ -83,6 +83,7 @@ class Writer:
         self._limits = limits
         self._queue: queue.SimpleQueue[list[Write] | Probed | None] = queue.SimpleQueue()
         self._gathered: list[Write] = []
+        self._late: list[tuple[Callable[[], ReceiptDraft], asyncio.Future[Any]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self.expected: Callable[[], int] = lambda: 0
         """How many writes may come soon, those that wait included; asked on the event loop."""
@@ -105,6 +106,16 @@ class Writer:
 
     def submit(self, work: Work) -> "asyncio.Future[Any]":
         """Queue a write; call on the event loop."""
+        return self._gather(self._gathered, work)
+
+    def submit_late(self, draft: Callable[[], ReceiptDraft]) -> "asyncio.Future[Any]":
+        """Queue a receipt that is drafted on the event loop when it leaves for the thread, in a row with its company.
+
+        What `draft` raises becomes the future's. When the write is refused, `draft` is not called.
+        """
+        return self._gather(self._late, draft)
+
+    def _gather(self, where: list[tuple[A, asyncio.Future[Any]]], work: A) -> "asyncio.Future[Any]":
         future = self._loop.create_future()
         if self._closing:
             future.set_exception(StoreUnavailable("store_closed", "the store is closed", "Start it again"))
@@ -114,20 +125,20 @@ class Writer:
             )
         else:
             self._pending += 1
-            gathered = self._gathered
-            gathered.append((work, future))
-            if len(gathered) >= min(self.expected(), self._limits.batch):
+            where.append((work, future))
+            if len(self._gathered) + len(self._late) >= min(self.expected(), self._limits.batch):
                 self._hand_over()
             elif self._timer is None:
                 self._wait_for_company(time.monotonic() + self._limits.company_s)
         return future
 
     def _wait_for_company(self, until: float) -> None:
-        self._timer = self._loop.call_later(self._limits.alone_s, self._look, len(self._gathered), until)
+        waiting = len(self._gathered) + len(self._late)
+        self._timer = self._loop.call_later(self._limits.alone_s, self._look, waiting, until)
 
     def _look(self, before: int, until: float) -> None:
         """Wait on while others come: a few together cost little more than one, and under load they do come."""
-        if len(self._gathered) > before and time.monotonic() < until:
+        if len(self._gathered) + len(self._late) > before and time.monotonic() < until:
             self._wait_for_company(until)
         else:
             self._hand_over()
@@ -137,6 +148,12 @@ class Writer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        late, self._late = self._late, []
+        for draft, future in late:
+            try:
+                self._gathered.append((draft(), future))
+            except Exception as error:
+                self._resolve([(future, error)])
         if self._gathered:
             self._queue.put(self._gathered)
             self._gathered = []

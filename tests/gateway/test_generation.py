@@ -32,12 +32,12 @@ class Journal:
         self.drafts = []
         self.failures = failures
 
-    async def record(self, draft) -> None:
+    async def record(self, _request_id, draft) -> None:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
             raise fault("store_unavailable", "the request cannot be recorded right now")
-        self.drafts.append(draft)
+        self.drafts.append(draft())
 
 
 class Connection:
