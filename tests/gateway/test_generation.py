@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextvars import Context
 from time import monotonic
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from brain_coord.gateway.errors import fault
 from brain_coord.gateway.generation import GatewaySettings, Generation
 from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.gateway.waiting import WaitingRoom
+from brain_coord.observe.logs import REQUEST_ID
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
 from brain_node.contract.catalog import load_catalog
@@ -31,13 +33,14 @@ class Journal:
     def __init__(self, failures: int = 0) -> None:
         self.drafts = []
         self.failures = failures
+        self.concluded = lambda draft: draft()
 
     async def record(self, _request_id, draft) -> None:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
             raise fault("store_unavailable", "the request cannot be recorded right now")
-        self.drafts.append(draft())
+        self.drafts.append(self.concluded(draft))
 
 
 class Connection:
@@ -142,6 +145,16 @@ async def test_a_client_that_is_gone_when_the_answer_is_settled_changes_nothing(
     assert [draft.outcome for draft in journal.drafts] == ["completed"]
     assert target.outcomes == ["completed"]
     assert made.record.kept is journal.drafts[0]
+
+
+async def test_what_is_learnt_beside_other_requests_is_logged_with_the_requests_own_id():
+    target, journal, client = FakeTarget("t", STREAMED), Journal(), Connection()
+    journal.concluded = Context().run
+    seen = []
+    target.outcome = lambda *_, **__: seen.append(REQUEST_ID.get("none"))
+    REQUEST_ID.set("req-own")
+    await run(target, journal, client)
+    assert seen == ["req-own"]
 
 
 async def test_an_answer_that_cannot_be_recorded_never_looks_complete():
