@@ -43,7 +43,7 @@ async def test_a_key_made_in_the_shell_works_at_once_and_ends_soon_after_it_is_r
     found = await store.find_key(made["key"])
     assert (found.key_id, found.plan) == (made["id"], "paid")
     await command("key", "revoke", made["id"], "--data-dir", str(data_dir), url=url)
-    store._keys._clock = lambda: 1e12  # more than the second for which a key is kept
+    store.keys._clock = lambda: 1e12  # more than the second for which a key is kept
     assert await store.find_key(made["key"]) is None
 
 
