@@ -5,7 +5,7 @@ body, which in nearly every answer follows at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from re import compile as regex
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,14 @@ _CHUNK: Final = b"%b%x\r\n%b\r\n"
 _LAST_CHUNK: Final = _CHUNK + b"0\r\n\r\n"
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
+
+
+def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """By name: a header that comes several times is one list (RFC 9110, 5.3), and none of its values is picked unasked."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found
 
 
 class Line(Protocol):
@@ -58,7 +66,7 @@ class Cycle:
     """Speaks ASGI to the application.
 
     Attributes:
-        headers: of the request by lower-case name; of repeated ones the last.
+        headers: of the request by lower-case name; what was repeated stands as one list.
         body: what came of the request's body and was not taken.
         more_body: whether more of it comes.
         news: set when something came, where somebody waits for it.
@@ -86,13 +94,15 @@ class Cycle:
     _chunked: bool | None = None
     _left_bytes = 0
 
-    def __init__(self, line: Line, method: bytes, headers: Iterable[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
+    def __init__(self, line: Line, method: bytes, headers: Sequence[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
         self._line = line
         self._transport = line.transport
         self.flow = line.flow
         self._bodiless = method == b"HEAD"
         self.keep_alive = keep_alive
         self.headers: dict[bytes, bytes] = dict(headers)
+        if len(self.headers) < len(headers):
+            self.headers = _joined(headers)
         if b"expect" in self.headers and self.headers[b"expect"].lower() == b"100-continue":
             self.awaits_continue = True
 

@@ -348,7 +348,8 @@ async def test_the_headers_and_the_query_of_anthropics_form_reach_an_upstream_th
             server.toml("external", "far", auth="x-api-key", api_key_env="FAR_KEY", prompt_usd_per_1m=3.0, probe_s=0)
         )
         async with coordinator.http() as http:
-            headers = {"anthropic-version": "2024-01-01", "anthropic-beta": "a,b", "x-secret": "s"}
+            betas = [("anthropic-beta", "a,b"), ("Anthropic-Beta", "c")]
+            headers = [("anthropic-version", "2024-01-01"), *betas, ("x-secret", "s")]
             reply = await http.post("/v1/messages/count_tokens?beta=true", json=body, headers=headers)
             await http.post("/v1/messages/count_tokens", json=body)
             await http.post("/v1/embeddings?beta=true", json={"model": "claude", "input": "x"}, headers=headers)
@@ -361,7 +362,7 @@ async def test_the_headers_and_the_query_of_anthropics_form_reach_an_upstream_th
         "/v1/messages/count_tokens",
         "/v1/embeddings",
     )
-    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2024-01-01", "a,b")
+    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2024-01-01", "a,b, c")
     assert (sent["x-api-key"], sent.get("Authorization"), sent.get("x-secret")) == (SECRET, None, None)
     assert (default["anthropic-version"], default.get("anthropic-beta")) == ("2023-06-01", None)
     assert "anthropic-beta" not in other
