@@ -27,14 +27,15 @@ def installed(name: str, say: Callable[[str], None]) -> Path:
     """
     home = cache() / name
     marker = home / "installed"
-    if marker.is_file() and marker.read_text() == PACKAGES[name]:
+    wanted = f"{PACKAGES[name]} on Python {sys.version}"  # as ours: a peer in Python is measured on the same one
+    if marker.is_file() and marker.read_text() == wanted:
         return home
     say(f"installing {PACKAGES[name]} into {home}")
     home.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
     pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", PACKAGES[name]]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{PACKAGES[name]} cannot be installed:\n" + "\n".join(done.stderr.splitlines()[-5:]))
-    marker.write_text(PACKAGES[name])
+    marker.write_text(wanted)
     return home
