@@ -132,9 +132,8 @@ class NodeClass:
         if decision is not None and decision.ranked:
             available, ask = True, decision.ask_usd_per_1m
             cost_usd = None if ask is None else round(ask * output_tokens / 1_000_000, 9)
-        elif (
-            self._operator
-        ):  # strangers may yet join with any model of the catalog; the operator's own hardware is what it is
+        elif self._operator:
+            # Strangers may yet join with any model of the catalog; the operator's own hardware is what it is.
             lacking = query.model in self._needs and not index.serving(query.model)
         key = (query, available, cost_usd, lacking, self.samples.estimates)
         return self._states.get(key) or self._states.keep(key, self._new_state(*key))

@@ -95,9 +95,7 @@ class Record:
             price = _price(target, request.dialect.path, tokens)
             details = getattr(target, "details", None)  # a `Detailed`: a protocol's own check takes far longer
         judged = decision.class_decision
-        queued_ms = (
-            round(self.queued_ms, 3) or 0
-        )  # not 0.0, which a receipt does not take as it is; so with `decode_ms`
+        queued_ms = round(self.queued_ms, 3) or 0  # a receipt does not take 0.0 as it is; so with `decode_ms`
         return ReceiptDraft(
             receipt_id=self.receipt_id,
             request_id=request.request_id,

@@ -19,7 +19,7 @@ REPEATS = 3
 
 LEAST_OF_LITELLM = 20.0
 LEAST_OF_VLLM_ROUTER = 0.15
-"""0.4 was measured on a quiet machine. Where five times as much wants to run as can, Python loses more than Rust: up to two
+"""0.5 to 0.57 was measured on a quiet machine. Where five times as much wants to run as can, Python loses more than Rust: up to two
 thirds of that."""
 
 
