@@ -1,5 +1,7 @@
 """Second opinions: a sampled share of PUBLIC greedy answers is asked of another node too, after the client has its answer.
 
+A request that says where it may go, by a node or a region that has to be, is asked nobody else.
+
 This is what looks over the gateway's shoulder. The request and the answer stay in memory, bounded, and nowhere else.
 """
 
@@ -114,6 +116,8 @@ class SecondOpinions:
         return (
             self.settings.shadow_share > 0
             and decision.class_decision.privacy is Privacy.PUBLIC
+            and request.wishes.node is None
+            and not request.wishes.require_region
             and request.dialect.path in PATHS
             and len(request.body) <= BODY_BYTES
             and _greedy(_members(request.body))

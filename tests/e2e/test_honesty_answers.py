@@ -11,6 +11,8 @@ from tests.support.minds import Mind
 from tests.support.raw_node import RawNode, answer
 
 SHADOWS = {"probes": {"shadow_share": 1.0, "closer_share": 1.0}}
+FIRST, OTHER, FOR_THE_FIRST = {"ask_usd_per_1m": 1.0}, {"ask_usd_per_1m": 9.0}, {"max_ask_usd_per_1m": 5.0}
+"""A budget leads requests to one node, and says nothing against a second opinion of the others."""
 
 
 def is_out(lab: Lab, node: RawNode) -> bool:
@@ -20,15 +22,15 @@ def is_out(lab: Lab, node: RawNode) -> bool:
 @pytest.mark.parametrize("lab", [SHADOWS], indirect=True)
 async def test_a_swapped_model_is_out_soon_and_back_only_when_it_is_the_right_one_again(lab):
     async with (
-        RawNode(lab.url, models=[MODEL], script=Mind()) as one,
-        RawNode(lab.url, models=[MODEL], script=Mind()) as two,
-        RawNode(lab.url, models=[MODEL], script=Mind()) as liar,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer=OTHER) as one,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer=OTHER) as two,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer=FIRST) as liar,
         http_client(lab) as client,
     ):
         await ready(lab, one, two, liar)
         liar.script = Mind(salt="a much smaller model")
         for number in range(40):
-            reply = await client.post("/v1/chat/completions", json=chat(number, node=liar.node_id))
+            reply = await client.post("/v1/chat/completions", json=chat(number, **FOR_THE_FIRST))
             if reply.status_code == 503:
                 break
             # Each answer is compared before the next is asked for: it is answers that count, not time.
@@ -54,15 +56,15 @@ async def test_a_swapped_model_is_out_soon_and_back_only_when_it_is_the_right_on
 @pytest.mark.parametrize("lab", [SHADOWS], indirect=True)
 async def test_a_second_opinion_cannot_be_told_from_a_customers_job(lab):
     async with (
-        RawNode(lab.url, models=[MODEL], script=Mind()) as one,
-        RawNode(lab.url, models=[MODEL], script=Mind()) as two,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer=FIRST) as one,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer=OTHER) as two,
         http_client(lab) as client,
     ):
         await ready(lab, one, two)
         for stream in (True, False):
             one.jobs.clear()
             two.jobs.clear()
-            await client.post("/v1/chat/completions", json=chat(7, node=one.node_id, stream=stream))
+            await client.post("/v1/chat/completions", json=chat(7, stream=stream, **FOR_THE_FIRST))
             await until(lambda: two.jobs)
             asked, again = one.jobs[0], two.jobs[0]
             assert asked.body == again.body
@@ -96,6 +98,25 @@ async def test_only_public_greedy_requests_are_ever_asked_twice(lab, more):
         assert all(job.body for job in (*one.jobs, *two.jobs))
         assert (await client.post("/v1/chat/completions", json=chat(2, privacy="PUBLIC"))).status_code == 200
         await until(lambda: len(one.jobs) + len(two.jobs) == 7)
+
+
+@pytest.mark.parametrize("lab", [SHADOWS], indirect=True)
+@pytest.mark.parametrize("by", ["node", "region"])
+async def test_a_request_that_says_where_it_may_go_is_asked_nobody_else(lab, by):
+    async with (
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer={"region": "eu"}) as one,
+        RawNode(lab.url, models=[MODEL], script=Mind(), offer={"region": "us"}) as two,
+        http_client(lab) as client,
+    ):
+        await ready(lab, one, two)
+        only = {"node": one.node_id} if by == "node" else {"region": "eu", "require_region": True}
+        for number in range(5):
+            assert (await client.post("/v1/chat/completions", json=chat(number, **only))).status_code == 200
+        assert (await client.post("/v1/chat/completions", json=chat(9, region="eu"))).status_code == 200
+        await until(lambda: two.jobs)
+        await asyncio.sleep(0.2)
+        assert [job.request["messages"] for job in two.jobs] == [chat(9)["messages"]]
+        assert len(one.jobs) == 6
 
 
 CANARIES = {"probes": {"canary_s": 0.3}}
