@@ -2,13 +2,20 @@
 
 import errno
 import os
+import secrets
+import stat
 from pathlib import Path
+from typing import Final
+
+_OTHERS: Final = 0o077
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a secret file with mode 0600 from its first instant, all or nothing, in a directory with mode 0700."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # A name that no other writer has: two threads may write at once, and in a container a writer that was killed
+    # had the very process number that the next one has.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -22,22 +29,25 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path) -> tuple[str, bool]:
-    """The text of a secret file, and whether its permissions were too loose and had to be tightened to 0600.
+    """The text of a secret file, and whether others could read it and it had to be tightened.
 
-    A file that is not ours to change, such as a secret that a container platform mounts, is read as it is.
+    What is no file with a text in it was named by mistake, and is left as it is: a folder, a program, a device. So is a
+    file that is not ours to change, such as a secret that a container platform mounts.
 
     Raises:
         OSError: the file is missing or not readable.
         UnicodeDecodeError: it is not text.
     """
-    loose = bool(path.stat().st_mode & 0o077)
+    text = path.read_text()
+    mode = path.stat().st_mode
+    loose = stat.S_ISREG(mode) and bool(mode & _OTHERS)
     if loose:
         try:
-            path.chmod(0o600)
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
         except PermissionError:
             loose = False
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
             loose = False
-    return path.read_text(), loose
+    return text, loose
