@@ -123,6 +123,14 @@ class Dialer:
             step = "if it is meant to be reached without TLS, write http:// in front of its address"
             message = "the coordinator's port hung up instead of speaking TLS"
             raise LinkError(Fault("tls_not_spoken", message, step, slow=True)) from None
+        except OSError as error:
+            if proxy is None or isinstance(error, ssl.SSLError | TimeoutError):
+                raise
+            # The name and port that failed are the proxy's: it is the one that looks for the coordinator.
+            step = "check the proxy variables, or list the host in NO_PROXY"
+            raise LinkError(
+                Fault("proxy_unreachable", "the proxy of the proxy variables cannot be reached", step)
+            ) from None
 
     async def _connected(self) -> socket.socket:
         """A connected TCP socket, the name's addresses tried side by side.

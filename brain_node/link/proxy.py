@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from brain_node.link.url import CoordinatorUrl
 
@@ -40,6 +41,15 @@ def _exempt(url: CoordinatorUrl, no_proxy: str) -> bool:
     return False
 
 
+def _usable(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        host = parts.hostname or ""
+        return value.lower().startswith(_SCHEMES) and bool(host.encode("idna")) and parts.port != 0
+    except ValueError:  # brackets, a port or a name that cannot be one
+        return False
+
+
 def proxy_for(url: CoordinatorUrl, environ: Mapping[str, str]) -> str | None:
     """The proxy for a coordinator, or `None` to connect directly.
 
@@ -56,7 +66,7 @@ def proxy_for(url: CoordinatorUrl, environ: Mapping[str, str]) -> str | None:
         if not value:
             continue
         value = value if "://" in value else f"http://{value}"
-        if not value.lower().startswith(_SCHEMES):
+        if not _usable(value):
             raise ProxyError(f"{spelling} does not hold a proxy address (http://host:port or socks5://host:port)")
         return value
     return None

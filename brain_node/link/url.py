@@ -101,6 +101,12 @@ def parse_coordinator(text: str) -> CoordinatorUrl:
     try:
         parts = urlsplit(f"//{rest}")
         host, port = (parts.hostname or "").replace("%25", "%"), parts.port
+        if port == 0:
+            raise ValueError("nobody listens on port 0")
+        if not _is_ipv6(host):
+            host = host.encode("idna").decode()  # what name servers are asked for
+    except UnicodeError:
+        raise UrlError(f"`{host}` is no host: write https://host or http://host:port") from None
     except ValueError as error:
         raise UrlError(
             f"this is no address of a coordinator ({error}): write https://host or http://host:port"

@@ -130,6 +130,15 @@ async def test_a_proxy_that_refuses_is_named_as_the_proxy():
 
 
 @pytest.mark.case("F-01")
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "http://no-such-host.invalid:3128"])
+async def test_a_proxy_that_is_not_there_is_not_taken_for_the_coordinator(proxy):
+    fault = await fault_with("https://coordinator.example", environ={"HTTPS_PROXY": proxy})
+    assert fault.code == "proxy_unreachable"
+    assert "proxy" in fault.message
+    assert "NO_PROXY" in fault.next_step
+
+
+@pytest.mark.case("F-01")
 async def test_socks_without_its_package_is_one_plain_line(monkeypatch):
     async def without_package(*_, **__):
         raise ImportError("connecting through a SOCKS proxy requires python-socks")

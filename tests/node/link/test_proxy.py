@@ -63,8 +63,21 @@ def test_no_proxy_exempts_nothing_else(url, no_proxy):
 
 
 @pytest.mark.case("D-10")
-def test_a_variable_that_is_no_proxy_is_named_without_its_value():
+@pytest.mark.parametrize(
+    "value",
+    [
+        "gopher://u:SECRET@p",
+        *(
+            "http://",
+            "http://u:SECRET@[::1",
+            "http://u:SECRET@p:99999",
+            "http://u:SECRET@p:port",
+            "http://u:SECRET@p..q:1",
+        ),
+    ],
+)
+def test_a_variable_that_is_no_proxy_is_named_without_its_value(value):
     with pytest.raises(ProxyError) as caught:
-        proxy_for(parse_coordinator("https://c.example"), {"HTTPS_PROXY": "gopher://u:SECRET@p"})
+        proxy_for(parse_coordinator("https://c.example"), {"HTTPS_PROXY": value})
     assert "HTTPS_PROXY" in str(caught.value)
     assert "SECRET" not in str(caught.value)

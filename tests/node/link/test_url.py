@@ -24,6 +24,7 @@ pytestmark = pytest.mark.case("F-06")
         ("https://coord.example:443", "wss://coord.example/node/v1/link"),
         ("wss://coord.example/a/b", "wss://coord.example/a/b/node/v1/link"),
         (" http://Coord.Example:80/ ", "ws://coord.example/node/v1/link"),
+        ("https://bücher.example", "wss://xn--bcher-kva.example/node/v1/link"),
     ],
 )
 def test_the_link_address(typed, link):
@@ -41,7 +42,20 @@ def test_the_base_is_shown_with_brackets():
 
 @pytest.mark.parametrize(
     "typed",
-    ["", "http://", "/path", "ftp://host", "http://host:port", "http://host:99999", "ho st", "http://[::1", "a:b:c"],
+    [
+        *(
+            "",
+            "http://",
+            "/path",
+            "ftp://host",
+            "http://host:port",
+            "http://host:99999",
+            "ho st",
+            "http://[::1",
+            "a:b:c",
+        ),
+        *("http://host:0", "https://coord..example", f"https://{'a' * 64}.example"),
+    ],
 )
 def test_what_is_no_address_is_one_clear_error(typed):
     with pytest.raises(UrlError):
