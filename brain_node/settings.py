@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import platformdirs
 
-from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS
+from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS, TOKEN_CHARS
 from brain_node.contract.secret_file import read_private
 from brain_node.exit_codes import CONFIG, USAGE
 
@@ -48,7 +48,14 @@ def _region(value: Any) -> str:
 
 
 def _path(value: Any) -> Path:
-    return value if isinstance(value, Path) else Path(_text(value)).expanduser()
+    return value if isinstance(value, Path) else _expanded(Path(_text(value)))
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # `~` without a home, or `~name` of nobody
+        raise ValueError(f"{path} begins with the home folder of nobody") from None
 
 
 def _number(value: Any) -> float:
@@ -106,6 +113,20 @@ def _serve(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _one_word(value: Any) -> str:
+    text = _text(value)
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ValueError("one line without blanks, of ASCII characters, is expected")
+    return text
+
+
+def _join_token(value: Any) -> str:
+    text = _one_word(value)
+    if len(text) > TOKEN_CHARS:
+        raise ValueError(f"at most {TOKEN_CHARS} characters are expected")
+    return text
+
+
 def _choice(*choices: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if (text := _text(value)) not in choices:
@@ -132,7 +153,15 @@ FIELDS: Final = tuple(
     Field(*row)
     for row in (
         ("url", "BRAIN_NODE_URL", "URL", _text, None, "address of the coordinator"),
-        ("token", "BRAIN_NODE_TOKEN", None, _text, None, "join token; needed once, if the coordinator asks", True),
+        (
+            "token",
+            "BRAIN_NODE_TOKEN",
+            None,
+            _join_token,
+            None,
+            "join token; needed once, if the coordinator asks",
+            True,
+        ),
         ("token_file", "BRAIN_NODE_TOKEN_FILE", "--token-file", _path, None, "file that holds the join token"),
         ("models", "BRAIN_NODE_MODELS", "--model", _texts, (), "models to serve, or `auto`"),
         ("catalog", "BRAIN_NODE_CATALOG", "--catalog", _path, None, "allowlist that replaces the shipped one"),
@@ -142,7 +171,7 @@ FIELDS: Final = tuple(
         ("ask_usd_per_1m", "BRAIN_NODE_ASK_USD_PER_1M", "--ask", _number, None, "asked price, USD per million tokens"),
         ("engine", "BRAIN_NODE_ENGINE", "--engine", _choice(*ENGINE_KINDS), "vllm", "vllm, attach or mock"),
         ("engine_url", "BRAIN_NODE_ENGINE_URL", "--engine-url", _text, None, "attach: address of the running server"),
-        ("engine_key", "BRAIN_NODE_ENGINE_KEY", None, _text, None, "attach: the server's API key", True),
+        ("engine_key", "BRAIN_NODE_ENGINE_KEY", None, _one_word, None, "attach: the server's API key", True),
         ("serve", "BRAIN_NODE_SERVE", "--serve", _serve, (), "attach: ID=SERVED_NAME for each model"),
         ("ca_file", "BRAIN_NODE_CA_FILE", "--ca-file", _path, None, "private CA of the coordinator, PEM"),
         (
@@ -215,11 +244,21 @@ def default_data_dir() -> Path:
 
 
 def data_dir_of(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path, str]:
-    """The data folder in force, and where it came from."""
-    if flag is not None and str(flag) not in ("", "."):
-        return flag.expanduser().absolute(), "flag --data-dir"
-    if value := environ.get("BRAIN_NODE_DATA_DIR", "").strip():
-        return Path(value).expanduser().absolute(), "environment BRAIN_NODE_DATA_DIR"
+    """The data folder in force, and where it came from.
+
+    Raises:
+        SettingsError: it begins with a home folder that there is not.
+    """
+    for path, source, exit_code in (
+        (flag, "flag --data-dir", USAGE),
+        (Path(environ.get("BRAIN_NODE_DATA_DIR", "").strip()), "environment BRAIN_NODE_DATA_DIR", CONFIG),
+    ):
+        if path is None or str(path) in ("", "."):
+            continue
+        try:
+            return _expanded(path).absolute(), source
+        except ValueError as error:
+            raise SettingsError(f"{source}: {error}", "name the folder by its whole path", exit_code) from None
     return default_data_dir(), "default"
 
 
@@ -301,7 +340,13 @@ def _token(values: dict[str, Any], sources: dict[str, str], content: dict[str, A
         raise SettingsError(f"cannot read the token file {file}: {reason}", "check the path") from None
     if loose:
         warnings.append(f"{file} could be read by others: permissions tightened to 0600")
-    values["token"], sources["token"] = text.strip() or None, f"{sources['token_file']} ({file})"
+    try:
+        values["token"] = _join_token(text) or None
+    except ValueError as error:
+        raise SettingsError(
+            f"the token file {file} holds no join token: {error}", "name the file that it is in"
+        ) from None
+    sources["token"] = f"{sources['token_file']} ({file})"
     return tuple(warnings)
 
 

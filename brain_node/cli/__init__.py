@@ -7,6 +7,7 @@ import typer
 
 from brain_node import __version__
 from brain_node.cli import control, doctor, engine, gpus, identity, join, logs, models, schema, service, status
+from brain_node.cli.errors import fail_with
 
 app = typer.Typer(
     name="brain-node",
@@ -45,4 +46,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="brain-node")
+    try:
+        app(prog_name="brain-node")
+    except Exception as error:
+        # What no command expects, such as a folder that belongs to somebody else, is told like everything else.
+        try:
+            fail_with(error)
+        except typer.Exit as end:
+            sys.exit(end.exit_code)

@@ -30,5 +30,6 @@ def fail_with(error: Exception) -> NoReturn:
     if type(error).__name__ == "IdentityError":  # not imported: `status` must not pay for cryptography
         fail("identity", str(error))
     if isinstance(error, OSError):
-        fail("system", f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), exit_code=UNAVAILABLE)
+        step = "run it as the user that the agent runs as, or with sudo" if isinstance(error, PermissionError) else ""
+        fail("system", f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), step, UNAVAILABLE)
     raise error

@@ -38,7 +38,7 @@ def logs(
     show = _agent_line if path.name == AGENT_LOG else _as_it_is
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            for line in deque(file, maxlen=lines):
+            for line in deque(file, maxlen=min(lines, sys.maxsize)):
                 sys.stdout.write(show(line))
             sys.stdout.flush()
             if follow:

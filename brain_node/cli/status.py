@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import typer
 
-from brain_node.cli.errors import fail
+from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.options import AsJson, DataDir
 from brain_node.exit_codes import TEMPORARY, UNAVAILABLE
 from brain_node.local_api.client import NoAgentError, ask
@@ -23,6 +23,8 @@ def ask_agent(data_dir: DataDir, path: str, method: str = "GET", *, as_json: boo
         if as_json:
             print_json({"running": False, "data_dir": str(folder)})
         fail("not_running", str(error), "brain-node join URL, or name its folder with --data-dir", UNAVAILABLE)
+    except PermissionError as error:
+        fail_with(error)
     except OSError as error:
         fail("no_answer", f"the agent does not answer: {error}", "brain-node logs", TEMPORARY)
 

@@ -40,3 +40,6 @@ MAX_MODELS: Final = 64
 
 ID_CHARS: Final = 64
 """Longest free-text name (region, model id part, card name) that a node may claim."""
+
+TOKEN_CHARS: Final = 256
+"""Longest join token."""

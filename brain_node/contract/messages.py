@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS
+from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS, TOKEN_CHARS
 
 
 class MessageError(ValueError):
@@ -226,7 +226,7 @@ class Hello(Message):
     public_key: Base64
     proof: Base64
     agent_version: ClaimedText = None
-    token: Annotated[str, Field(max_length=256)] | None = None
+    token: Annotated[str, Field(max_length=TOKEN_CHARS)] | None = None
     report: Report
     offer: Offer
 

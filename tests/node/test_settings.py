@@ -2,6 +2,7 @@
 
 import inspect
 import stat
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -160,6 +161,28 @@ def test_a_bad_flag_is_a_usage_error_and_a_bad_variable_is_not(folder):
 def test_a_missing_token_file_is_named(folder, tmp_path):
     with pytest.raises(SettingsError, match="no-such-file"):
         resolve({"token_file": tmp_path / "no-such-file"}, {}, folder)
+
+
+@pytest.mark.parametrize("text", ["x" * 257, "first\nsecond", "a b", "–token–"])
+def test_a_file_that_holds_no_join_token_is_named_before_anything_is_sent(folder, tmp_path, text):
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(SettingsError) as caught:
+        resolve({"token_file": path}, {}, folder)
+    assert str(path) in caught.value.message
+    assert text not in caught.value.message
+    with pytest.raises(SettingsError):
+        resolve({}, {"BRAIN_NODE_TOKEN": text}, folder)
+
+
+def test_the_home_of_nobody_is_a_plain_error(folder):
+    for flag, environ in ((Path("~no-such-user/x"), {}), (None, {"BRAIN_NODE_DATA_DIR": "~no-such-user/x"})):
+        with pytest.raises(SettingsError) as caught:
+            resolve({}, environ, flag)
+        assert "~no-such-user" in caught.value.message
+    with pytest.raises(SettingsError):
+        resolve({}, {"BRAIN_NODE_CA_FILE": "~no-such-user/ca.pem"}, folder)
 
 
 def test_lists_come_from_flags_commas_and_toml(folder):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from brain_node.exit_codes import OK, UNAVAILABLE, USAGE
-from tests.support.node_process import CLEAN
+from tests.support.node_process import CLEAN, brain_node
 
 
 @pytest.fixture
@@ -43,6 +43,24 @@ def test_an_unclear_name_lists_what_there_is(run, folder, name, words):
 
 def test_without_logs_it_says_so(run):
     assert run("logs").exit_code == UNAVAILABLE
+
+
+def test_all_lines_are_shown_when_more_are_asked_for_than_there_can_be(run, folder):
+    assert len(run("logs", "8b", "-n", "9" * 30).stdout.splitlines()) == 100
+
+
+async def test_a_log_that_cannot_be_read_is_one_plain_error(data_dir):
+    (data_dir / "logs" / "agent.log").mkdir(parents=True)
+    code, _, err = await brain_node("logs", "--data-dir", str(data_dir))
+    assert code == UNAVAILABLE
+    assert "Is a directory" in err
+    assert "Traceback" not in err
+
+
+async def test_the_home_of_nobody_is_one_plain_error():
+    code, _, err = await brain_node("logs", "--data-dir", "~no-such-user/x")
+    assert code == USAGE
+    assert "Traceback" not in err
 
 
 async def test_following_goes_on_over_a_rotation(folder, data_dir):
