@@ -61,9 +61,10 @@ async def test_two_that_agree_need_no_third(model):
     assert "C" not in {tab for tab, _, _ in desk.asked}
 
 
+@pytest.mark.parametrize("lie", [1.01, -1.0, 0.0, 1e30])
 @pytest.mark.parametrize("liar", ["A", "B"])
-async def test_the_third_settles_who_is_wrong(model, liar):
-    assert await settled(Desk(lies={liar: 1.01}), model, [C]) == (False, liar, "C")
+async def test_the_third_settles_who_is_wrong(model, liar, lie):
+    assert await settled(Desk(lies={liar: lie}), model, [C]) == (False, liar, "C")
 
 
 async def test_without_a_third_or_with_one_that_agrees_with_nobody_it_stays_open(model):
