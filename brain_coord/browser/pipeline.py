@@ -156,9 +156,10 @@ class Pipeline:
             last = begin + len(chunk) == len(self.tokens)
             count = min(TOP, self.model.config.vocab_size)
             span = Span(self._session, begin, len(chunk), rows=1 if last else 0, top=count)
-            data = await self._hops(span, chunk)
+            made = await self._hops(span, chunk)
             if last:
-                (top,) = best_of(data, 1, count, self.model.config.vocab_size)
+                assert isinstance(made, Top)
+                top = made
         assert top is not None
         if self._check is not None and self._check.due:
             self._look_again()
@@ -167,48 +168,61 @@ class Pipeline:
     async def logits(self, tokens: list[int]) -> Floats:
         """All logits of every position, for comparing with a reference."""
         self.tokens += tokens
-        made = []
+        parts = []
         for begin in range(0, len(tokens), CHUNK):
             chunk = tokens[begin : begin + CHUNK]
             span = Span(self._session, begin, len(chunk), rows=len(chunk), top=0)
-            data = await self._hops(span, chunk)
-            made.append(activations(data, len(chunk), self.model.config.vocab_size))
-        return np.concatenate(made)
+            made = await self._hops(span, chunk)
+            assert isinstance(made, np.ndarray)
+            parts.append(made)
+        return np.concatenate(parts)
 
-    async def _hops(self, span: Span, chunk: list[int]) -> memoryview:
+    async def _hops(self, span: Span, chunk: list[int]) -> Numbers:
+        """What the last hop makes of some positions: logits as the span wants them."""
         hidden = self.model.embeddings(chunk)
-        data = memoryview(b"")
+        made: Numbers = hidden
         for hop in self.hops:
-            tally, sent_bytes = self.tally.setdefault(hop.tab.tab_id, HopTally()), hidden.nbytes
-            given = hidden
+            tally, given = self.tally.setdefault(hop.tab.tab_id, HopTally()), hidden
             if hop.tab.strikes.holds(monotonic()) is not None:
                 caught = WorkFault("caught", "the tab was caught at a wrong answer meanwhile", blame=False)
                 raise HopLost(hop.tab, hop.session, caught)
             try:
                 data, elapsed_s = await self.keeper.desk.run(hop.tab, self.model, hop.stages, span, hidden, held=True)
-                if not hop.stages[-1].final:
-                    hidden = activations(data, span.tokens, self.model.config.hidden_size)
+                made = self._made(hop, span, data)
             except WorkFault as fault:
                 raise HopLost(hop.tab, hop.session, fault) from None
             tally.jobs += 1
-            tally.sent_bytes += sent_bytes
+            tally.sent_bytes += given.nbytes
             tally.received_bytes += len(data)
             tally.elapsed_s += elapsed_s
             for stage in hop.stages:
                 self.used.setdefault(stage.name, set()).add(hop.tab.tab_id)
-            self._keep(hop, span, given, hidden, data)
-        return data
+            self._keep(hop, span, given, made)
+            if not isinstance(made, Top):
+                hidden = made
+        return made
 
-    def _keep(self, hop: Hop, span: Span, given: Floats, made: Floats, data: memoryview) -> None:
+    def _made(self, hop: Hop, span: Span, data: memoryview) -> Numbers:
+        """The numbers in a hop's answer.
+
+        Raises:
+            WorkFault: they are not what was asked for.
+        """
+        config = self.model.config
+        if not hop.stages[-1].final:
+            return activations(data, span.tokens, config.hidden_size)
+        if span.rows and span.top:
+            return best_of(data, span.rows, span.top, config.vocab_size)[-1]
+        return activations(data, span.rows, config.vocab_size)
+
+    def _keep(self, hop: Hop, span: Span, given: Floats, made: Numbers) -> None:
         """Keep what went through the hop that will be looked at again."""
         check = self._check
         if check is None or check.stages != tuple(hop.stages):
             return
         result: Numbers | None = None
         if span.rows and span.top:
-            count = min(TOP, self.model.config.vocab_size)
-            final = hop.stages[-1].final
-            result = best_of(data, 1, count, self.model.config.vocab_size)[0] if final else made[-1:]
+            result = made if isinstance(made, Top) else made[-1:]
         if not check.saw(given, result):
             self._check = None
 

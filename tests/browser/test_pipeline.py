@@ -1,0 +1,105 @@
+"""An answer on its way through tabs, of which one does not do what it should: the others go on, and it pays."""
+
+from dataclasses import dataclass, field
+from time import monotonic
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from brain_coord.browser.holders import StageKeeper
+from brain_coord.browser.models import add_model
+from brain_coord.browser.pipeline import Pipeline
+from brain_coord.browser.tab import Tab
+from brain_coord.browser.tabs import Tabs
+from brain_coord.browser.work import WorkFault
+from brain_coord.fleet.node import Session
+from brain_coord.measure.lag import LoopLag
+from brain_node.contract.messages import Offer, Report
+from tests.support.no_link import NoLink, NoSlots
+from tests.support.qwen3 import build_known_qwen3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    build_known_qwen3(folder / "model")
+    return add_model(folder, folder / "model", "qwen/qwen3-0.6b", stages=2, replicas=2)
+
+
+@dataclass
+class Desk:
+    """Tabs that say what they always say; by tab, what comes in place of every number."""
+
+    lies: dict[str, float] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    async def run(self, tab, model, stages, span, hidden, *, held):
+        assert held
+        self.asked.append(tab.tab_id)
+        number = np.float32(self.lies.get(tab.tab_id, 1.0))
+        if not stages[-1].final:
+            return memoryview(np.full(hidden.shape, number, "<f4").tobytes()), 0.01
+        if not span.rows:
+            return memoryview(b""), 0.01
+        tokens = np.arange(span.top, dtype="<u4").tobytes()
+        return memoryview(tokens + np.full(span.top, number, "<f4").tobytes()), 0.01
+
+    async def drop(self, tab, stages, session):
+        return None
+
+
+def lending(tabs, name, stages):
+    tab = tabs.known(name)
+    now = monotonic()
+    session = Session(f"s-{name}", NoLink(), NoSlots(), f"t-{name}", "127.0.0.1", now, now)
+    tabs.connect(tab, session, SimpleNamespace(report=Report(), offer=Offer(slots=2)))
+    tab.stages.update(stage.name for stage in stages)
+    tabs.measured(tab, 1e9)
+    return tab
+
+
+@pytest.fixture
+def tabs():
+    return Tabs(15.0, LoopLag())
+
+
+def pipeline_of(tabs, model, desk):
+    keeper = StageKeeper(tabs, SimpleNamespace(stages=list), desk)
+    return Pipeline(tabs, keeper, model)
+
+
+def failures(tab: Tab):
+    return [outcome.detail for outcome in tab.standing.done if outcome.result == "failed"]
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_numbers_that_are_none_move_the_stage_and_count_against_their_tab_alone(tabs, model, place, number):
+    first, last = model.stages
+    liar = lending(tabs, "A", [first if place == "first" else last])
+    others = [lending(tabs, "B", [last if place == "first" else first]), lending(tabs, "C", [first, last])]
+    for other in others:
+        other.active = 1  # so that the liar is asked first
+    pipeline = pipeline_of(tabs, model, Desk(lies={"A": number}))
+    pipeline.open()
+    assert "A" in {hop.tab.tab_id for hop in pipeline.hops}
+    top = await pipeline.step([1, 2, 3])
+    pipeline.close()
+    assert [int(token) for token in top.tokens[:3]] == [0, 1, 2]
+    assert [move["cause"] for move in pipeline.moves] == ["wrong_result"]
+    assert failures(liar) == ["wrong_result"]
+    assert not any(failures(other) for other in others)
+    assert [tab.active for tab in tabs.online] == [0, 1, 1]
+
+
+async def test_without_another_tab_the_answer_ends_and_says_why(tabs, model, monkeypatch):
+    monkeypatch.setattr("brain_coord.browser.pipeline.MOVE_S", 0.0)
+    liar = lending(tabs, "A", model.stages)
+    pipeline = pipeline_of(tabs, model, Desk(lies={"A": float("nan")}))
+    pipeline.open()
+    with pytest.raises(WorkFault) as caught:
+        await pipeline.step([1])
+    pipeline.close()
+    assert caught.value.cause == "wrong_result"
+    assert failures(liar) == ["wrong_result"]
