@@ -63,8 +63,14 @@ class Question:
         """What a tab makes of it, under a name of its own so that no answer is disturbed.
 
         Raises:
-            WorkFault: it made nothing of it.
+            Unanswered: it made nothing of it.
         """
+        try:
+            return await self._answer(desk, tab)
+        except WorkFault as fault:
+            raise Unanswered(tab, fault) from None
+
+    async def _answer(self, desk: StageDesk, tab: Tab) -> Numbers:
         session = secrets.token_hex(12)
         config, positions = self.model.config, len(self.hidden)
         top = min(TOP, config.vocab_size) if self.last_only else 0
@@ -90,6 +96,14 @@ class Question:
         assert not isinstance(one, Top)
         assert not isinstance(two, Top)
         return differ(one, two, final=self.final)
+
+
+class Unanswered(WorkFault):
+    """A tab made nothing of a question."""
+
+    def __init__(self, tab: Tab, fault: WorkFault) -> None:
+        super().__init__(fault.cause, str(fault), blame=fault.blame)
+        self.tab = tab
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,7 @@ async def compare(
         known: what the first made of it already.
 
     Raises:
-        WorkFault: one of the two made nothing of it.
+        Unanswered: one of the two made nothing of it.
     """
     first = await question.ask(desk, one) if known is None else known
     second = await question.ask(desk, two)
@@ -131,7 +145,7 @@ async def compare(
     for third in thirds:
         try:
             other = await question.ask(desk, third)
-        except WorkFault as fault:
+        except Unanswered as fault:
             log.info("third tab made nothing of it", tab=third.tab_id, stages=question.name, cause=fault.cause)
             continue
         bears_out = [question.differ(each, other) is None for each in (first, second)]

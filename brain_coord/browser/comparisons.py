@@ -10,12 +10,11 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from brain_coord.browser.agreement import Finding, Numbers, Question, compare
+from brain_coord.browser.agreement import Finding, Numbers, Question, Unanswered, compare
 from brain_coord.browser.models import BrowserModel, Stage
 from brain_coord.browser.stage_work import Floats, StageDesk
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
-from brain_coord.browser.work import WorkFault
 
 log = structlog.get_logger("brain.browser")
 
@@ -73,8 +72,8 @@ class Comparisons:
         question = Question(model, (stage,), probe(model, stage))
         try:
             finding = await compare(self.desk, question, one, two, self.holders_of((stage,), (one, two)))
-        except WorkFault as fault:
-            log.warning("replica not compared", stage=stage.name, tabs=[one.tab_id, two.tab_id], cause=fault.cause)
+        except Unanswered as fault:
+            self._unanswered(fault, question)
             self.suspend(two, stage.name, RETRY_S)
             return False
         await self._take(finding, question, one, two)
@@ -85,13 +84,22 @@ class Comparisons:
         thirds = self.holders_of(question.stages, (tab, other))
         try:
             finding = await compare(self.desk, question, tab, other, thirds, known)
-        except WorkFault as fault:
-            log.info("answer not compared", stages=question.name, tabs=[tab.tab_id, other.tab_id], cause=fault.cause)
+        except Unanswered as fault:
+            self._unanswered(fault, question)
             return
         story |= {"with": other.tab_id, "result": "agreed" if finding.reason is None else "differed"}
         if finding.wrong is not None and finding.third is not None:
             story |= {"wrong": finding.wrong.tab_id, "settled_by": finding.third.tab_id}
         await self._take(finding, question, tab, other)
+
+    def _unanswered(self, fault: Unanswered, question: Question) -> None:
+        """A tab that answers customers and not the comparison must not stand better for it."""
+        log.warning(
+            "tab not compared", stages=question.name, tab=fault.tab.tab_id, cause=fault.cause, reason=str(fault)
+        )
+        if fault.blame:
+            result = "timed_out" if fault.cause == "timeout" else "failed"
+            self.tabs.outcome(fault.tab, result, "shadow", fault.cause)
 
     async def _take(self, finding: Finding, question: Question, one: Tab, two: Tab) -> None:
         """What a comparison means for the tabs."""

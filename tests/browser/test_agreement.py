@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from brain_coord.browser.agreement import Question, compare, differ, differ_in_best
+from brain_coord.browser.comparisons import Comparisons
 from brain_coord.browser.models import add_model
 from brain_coord.browser.sampling import Top
 from brain_coord.browser.spot_check import MOST_POSITIONS, SpotCheck, wanted
 from brain_coord.browser.tab import Tab
+from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
+from brain_coord.measure.lag import LoopLag
 from tests.support.qwen3 import build_known_qwen3
 
 RNG = np.random.default_rng(5)
@@ -77,6 +80,19 @@ async def test_a_third_that_is_gone_is_passed_by(model):
     assert await settled(Desk(lies={"A": 1.01}, gone={"gone"}), model, [gone, C]) == (False, "A", "C")
     with pytest.raises(WorkFault):
         await compare(Desk(gone={"B"}), question(model), A, B, [C])
+
+
+@pytest.mark.parametrize("silent", ["A", "B"])
+async def test_who_answers_no_comparison_pays_for_it_and_the_newcomer_waits(model, silent):
+    tabs = Tabs(15.0, LoopLag())
+    comparisons = Comparisons(tabs, Desk(gone={silent}))
+    holder, newcomer = Tab("A"), Tab("B")
+    stage = model.stages[0]
+    assert not await comparisons.passes(model, stage, holder, newcomer)
+    counted = {tab.tab_id: [(done.kind, done.result) for done in tab.standing.done] for tab in (holder, newcomer)}
+    assert counted == {"A": [], "B": []} | {silent: [("shadow", "failed")]}
+    assert comparisons.suspended(newcomer, stage.name)
+    assert not comparisons.suspended(holder, stage.name)
 
 
 async def test_a_long_question_goes_in_parts_and_what_is_known_is_not_asked_again(model):
