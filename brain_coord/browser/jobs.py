@@ -281,7 +281,7 @@ class JobBook:
     @property
     def full(self) -> bool:
         """Whether as many jobs run as may, or such large ones."""
-        running = [self._jobs[job_id].result.nbytes for job_id in self._tasks if job_id in self._jobs]
+        running = [self._jobs[job_id].result.nbytes for job_id in self._tasks]
         return len(running) >= KEPT_JOBS or sum(running) >= KEPT_BYTES
 
     def start(self, job: ComputeJob, ended: Callable[[ComputeJob], Any]) -> asyncio.Task[None]:
@@ -293,9 +293,11 @@ class JobBook:
             try:
                 await self.dispatcher.run(job)
             finally:
-                await ended(job)
-                job.status = job.outcome
-                job.changed()
+                try:
+                    await ended(job)
+                finally:
+                    job.status = job.outcome
+                    job.changed()
 
         task = asyncio.create_task(run())
         self._tasks[job.job_id] = task
@@ -303,27 +305,26 @@ class JobBook:
         return task
 
     def cancel(self, job: ComputeJob) -> bool:
-        """Give a job up; `False` when it was over already."""
+        """Give a job up; `False` when it was over already, or given up: its receipt is being written then."""
         task = self._tasks.get(job.job_id)
-        return task is not None and task.cancel()
+        return task is not None and job.outcome == "running" and task.cancel()
 
     async def drain(self, limit_s: float) -> None:
         """Let what runs end within the limit, and give the rest up."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=limit_s)
-        left = dict(self._tasks)
-        for job_id, task in left.items():
-            if (job := self._jobs.get(job_id)) is not None:
+        for job in [self._jobs[job_id] for job_id in self._tasks]:
+            if job.outcome == "running":
                 job.reason = "draining: the coordinator is shutting down"
-            task.cancel()
-        await asyncio.gather(*left.values(), return_exceptions=True)
+                self.cancel(job)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _prune(self) -> None:
         now = monotonic()
         kept_bytes = sum(job.result.nbytes for job in self._jobs.values())
         for job in tuple(self._jobs.values()):
             over = len(self._jobs) >= KEPT_JOBS or kept_bytes > KEPT_BYTES
-            if job.ended is not None and (over or now - job.ended > KEPT_S):
+            if job.ended is not None and job.job_id not in self._tasks and (over or now - job.ended > KEPT_S):
                 kept_bytes -= job.result.nbytes
                 del self._jobs[job.job_id]
 
