@@ -31,12 +31,12 @@ class Mould(NamedTuple):
 
     @classmethod
     def of(cls, event: bytes, before_text: re.Pattern[bytes], text_bytes: int) -> "Mould | None":
-        """The form of an event that was read as output.
+        """The form that an event seems to have which was read as output.
 
         Args:
             event: with the blank line that ends it.
             before_text: where its only text should stand.
-            text_bytes: how much text was found in it. `None` comes back where that is not the text at that place alone.
+            text_bytes: how much text was found in it. `None` comes back where there is not so much at that place.
         """
         places = list(before_text.finditer(event))
         if len(places) != 1 or not event.endswith(b"\n\n"):
@@ -47,6 +47,10 @@ class Mould(NamedTuple):
             return None
         return cls(event[:start], event[end:])
 
+    def with_text(self, text: bytes) -> bytes:
+        """An event of this form."""
+        return b"".join((self.head, text, self.tail))
+
     def alone(self, data: bytes) -> int:
         """How much text `data` holds, if it is one event of this form with plain text; else 0."""
         head, tail = self
@@ -55,13 +59,10 @@ class Mould(NamedTuple):
         text = data[len(head) : -len(tail)]
         return 0 if _ODD.search(text) else len(text)
 
-    def run(self, data: bytes, at: int, *, together: bool) -> Run | None:
-        """The events of this form from `at` on: all up to the last one in `data`, or the one that stands there.
-
-        `None` where something else stands there, or among them.
-        """
+    def run(self, data: bytes, at: int) -> Run | None:
+        """The events of this form from `at` on, up to the last one in `data`; `None` where anything else is among them."""
         head, tail = self
-        end = data.rfind(tail, at) if together else data.find(tail, at)
+        end = data.rfind(tail, at)
         if end < 0 or not data.startswith(head, at):
             return None
         texts = data[at + len(head) : end].split(tail + head)

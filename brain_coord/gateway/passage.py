@@ -69,7 +69,7 @@ class Passage:
             if size := alike.alone(chunk):
                 self._answer.clock.output(now, size)
                 return chunk
-            run = alike.run(chunk, 0, together=True)
+            run = alike.run(chunk, 0)
             if run is not None and run[0] == len(chunk):
                 self._answer.clock.outputs(now, *run[1:])
                 return chunk
@@ -98,21 +98,19 @@ class Passage:
         """A form of which there is nothing more in the chunk."""
         while at < size:
             mould = reader.mould
-            if mould is not None and mould is not passed:
-                run = mould.run(chunk, at, together=together)
+            if together and mould is not None and mould is not passed:
+                run = mould.run(chunk, at)
                 if run is not None:
                     end, events, text_bytes, first_text_bytes = run
                     self._answer.clock.outputs(now, events, text_bytes, first_text_bytes)
                     self._release()
                     self._ready.append(chunk[at:end])
-                    at = end
-                    if together:
-                        passed = mould
-                        if (ending := reader.ending(chunk, at)) is not None:
-                            self._end_with(*ending)
-                            return size
+                    at, passed = end, mould
+                    if (ending := reader.ending(chunk, at)) is not None:
+                        self._end_with(*ending)
+                        return size
                     continue
-                together = False
+                together = False  # each such look goes through all that is left, so there is one in vain at most
             end = chunk.find(b"\n\n", at) + 2
             if end < 2:
                 break

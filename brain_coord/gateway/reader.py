@@ -35,18 +35,17 @@ class Reader:
         """What an event means."""
         forms, start = self._forms, self._start
         if forms is not None:
-            fresh = False
             if start is None or not event.startswith(start):
                 if event == _DONE_EVENT:
                     return DONE
-                start, fresh = self._begin(forms, event), True
+                start = self._begin(forms, event)
             if start is not None:
                 if (known := forms.meaning(event[len(start) :])) is not None:
                     return known
                 if (counts := forms.counts.fullmatch(event, len(start))) is not None:
                     return Seen(EventKind.USAGE, usage=_usage(counts))
-                if fresh and self.mould is not None and (size := self.mould.alone(event)):
-                    return Seen(EventKind.OUTPUT, size)
+            if self.mould is not None and (size := self.mould.alone(event)):
+                return Seen(EventKind.OUTPUT, size)
         data = sse.data_of(event)
         if data is None:
             return QUIET  # comments, ids, retry hints: passed on in their place, never tokens
@@ -91,9 +90,15 @@ class Reader:
                 forms.keep(event[len(start) :], seen)
         elif self._left and seen.usage is None:
             self._left -= 1
-            self.mould = mould = Mould.of(event, forms.plain_text, seen.text_bytes)
+            mould = Mould.of(event, forms.plain_text, seen.text_bytes)
+            self.mould = mould = mould if mould is not None and self._counts(mould, seen.text_bytes + 1) else None
             if mould is not None and start is not None:
                 forms.keep_around_text(self._engine, mould.head[len(start) :], mould.tail)
+
+    def _counts(self, mould: Mould, size: int) -> bool:
+        """Whether the text at this place is what counts: an event may hold another of the same size elsewhere."""
+        data = sse.data_of(mould.with_text(b"." * size))
+        return data is not None and self._dialect.read(data) == Seen(EventKind.OUTPUT, size)
 
 
 def _usage(counts: re.Match[bytes]) -> Usage:

@@ -12,6 +12,7 @@ from brain_coord.gateway.dialects import CHAT, COMPLETIONS
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.mould import Mould
 from brain_coord.gateway.passage import Passage
+from brain_coord.gateway.reader import MOULDS
 from brain_coord.measure.speed import StreamClock
 
 
@@ -29,24 +30,36 @@ def test_a_burst_is_counted_with_all_its_text():
     mould = mould_of(chat("a"), 1)
     texts = ["one", " two", "\n", "漢字", "\\", "😀"]
     burst = b"".join(map(chat, texts))
-    run = mould.run(burst + chat("end", logprobs={}), 0, together=True)
+    run = mould.run(burst + chat("end", logprobs={}), 0)
     assert run[:3] == (len(burst), len(texts), sum(len(text.encode()) for text in texts))
 
 
 def test_one_event_among_others_is_found_alone():
     mould = mould_of(chat("a"), 1)
-    data = chat("b") + chat("c", logprobs={}) + chat("d")
-    assert mould.run(data, 0, together=True) is None
-    assert mould.run(data, 0, together=False)[0] == len(chat("b"))
-    assert mould.run(data, len(chat("b")), together=False) is None
+    assert mould.run(chat("b") + chat("c", logprobs={}) + chat("d"), 0) is None
+    assert [mould.alone(event) for event in (chat("bc"), chat("c", logprobs={}), chat('"'), chat("é"))] == [2, 0, 0, 0]
+
+
+def test_a_burst_of_other_events_is_not_searched_through_for_each_of_them(monkeypatch):
+    looks = []
+    run = Mould.run
+
+    def counted(mould, data, at):
+        looks.append(at)
+        return run(mould, data, at)
+
+    monkeypatch.setattr(Mould, "run", counted)
+    others = [chat("a", logprobs={"n": number}) for number in range(1000)]
+    passed(CHAT, [chat("a"), b"".join(others)])
+    assert len(looks) <= 2 + MOULDS
 
 
 def test_an_event_without_text_or_whose_text_is_no_string_is_not_sure():
     mould = mould_of(chat("a"), 1)
     for event in (chat(""), chat("XX").replace(b"XX", b"\x80"), chat("XX").replace(b"XX", b"\x01")):
-        assert mould.run(event, 0, together=True) is None
-        assert mould.run(chat("a") + event, 0, together=True) is None
-    assert mould.run(chat("XX").replace(b"XX", b"a\\") + chat("b"), 0, together=True) is None
+        assert mould.run(event, 0) is None
+        assert mould.run(chat("a") + event, 0) is None
+    assert mould.run(chat("XX").replace(b"XX", b"a\\") + chat("b"), 0) is None
 
 
 def test_a_form_is_only_learned_where_the_text_is_the_only_one():

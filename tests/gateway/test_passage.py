@@ -340,6 +340,20 @@ def test_text_is_counted_exactly_as_the_client_reads_it(event, text_bytes):
     assert run.answer.clock.text_bytes == len("start") + text_bytes
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b': "text":"%b"\ndata: {"choices":[{"index":0,"delta":{"role":"assistant","content":"abc"}}]}\n\n',
+        b'data: {"x":{"delta":{"content":"%b"}},"choices":[{"delta":{"role":"assistant","content":"abc"}}]}\n\n',
+        b'data: {"choices":[{"text":"%b"}],"choices":[{"delta":{"role":"assistant","content":"abc"}}]}\n\n',
+        b'data: {"choices":[{"delta":{"x\\"delta":{"content":"%b"},"refusal":"abc"}}]}\n\n',
+    ],
+)
+def test_a_text_that_nobody_reads_never_counts_however_it_looks(event):
+    run = Run().feed(event % b"abc", event % b"a much longer one")
+    assert run.answer.clock.text_bytes == 6
+
+
 def test_a_finish_reason_is_never_overlooked():
     plain = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"logprobs":null,"finish_reason":"stop"}]}\n\n'
     run = Run().feed(chunk("start"), plain)
