@@ -1,6 +1,7 @@
 """A Brain Node as a target: takes one of its slots for one job."""
 
 from time import monotonic
+from typing import Final, get_args
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices, by_ask
@@ -10,10 +11,15 @@ from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import Slot, SlotLost, SlotQueue
 from brain_coord.link.slot_text import TAKEN, Over, Reply
+from brain_coord.measure.slots import Load
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
-from brain_node.contract.messages import NOT_RUN
+from brain_node.contract.messages import NOT_RUN, EndCause
+
+_CAUSES: Final = frozenset(get_args(EndCause))
+"""What a node may say of a job's end. With another word it could pass for one of the coordinator's own causes, such as
+`no_free_slot`, which stands for a node that never saw the request."""
 
 
 class NodeTarget:
@@ -26,6 +32,8 @@ class NodeTarget:
     dispatched = 0.0
     _prompt_bytes = 0
     _load_before = 0.0
+    _load = 0.0
+    """Jobs on the node while the last one ran, on average."""
 
     def __init__(
         self,
@@ -83,14 +91,18 @@ class NodeTarget:
             if isinstance(error, SlotLost):
                 raise TargetFault("node_lost", str(error), ran=False) from error
             raise
-        return NodeExchange(self._registry, node, slot)
+        return NodeExchange(self, self._registry, node, slot)
+
+    def ended(self, load: Load) -> None:
+        """The job's slot was given back just now: what the node bore meanwhile is known, and not of what comes after it."""
+        self._load = load.mean(self._load_before, self.dispatched)
 
     @staticmethod
     def _not_taken(slot: Slot, answer: bytes | Reply) -> TargetFault:
         if type(answer) is not Over:
             slot.close()
             return TargetFault("protocol", "the node answered before it accepted the job", ran=True)
-        cause = answer.cause or "refused"
+        cause = _said(answer, "refused")
         # A node that is full or leaves says so honestly: its slots are counted on both sides, and may differ shortly.
         blame = cause not in ("busy", "draining", "cancelled")
         return TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN, blame=blame)
@@ -117,19 +129,18 @@ class NodeTarget:
         if total_ms is not None:
             self._samples.completed(total_ms)
         if stream is not None:
-            node, now, dispatched = self._node, monotonic(), self.dispatched
             resized = self._registry.lessons.learn(
-                node,
+                self._node,
                 self.model,
                 stream,
-                now,
+                monotonic(),
                 prompt_bytes=self._prompt_bytes,
-                dispatched=dispatched,
+                dispatched=self.dispatched,
                 streamed=first_output_ms is not None,
-                load=node.load.mean(self._load_before, dispatched, now),
+                load=self._load,
             )
             if resized:
-                self._registry.resized(node)
+                self._registry.resized(self._node)
         self._registry.record(self._node, "customer", result, self.model)
 
 
@@ -138,7 +149,8 @@ class NodeExchange:
 
     _began = False
 
-    def __init__(self, registry: Registry, node: Node, slot: Slot) -> None:
+    def __init__(self, target: NodeTarget, registry: Registry, node: Node, slot: Slot) -> None:
+        self._target = target
         self._registry = registry
         self._node = node
         self._slot = slot
@@ -171,7 +183,7 @@ class NodeExchange:
 
     def _unexpected(self, reply: bytes | Reply, what: str) -> TargetFault:
         if type(reply) is Over:
-            cause = reply.cause or "failed"
+            cause = _said(reply, "failed")
             return TargetFault(cause, f"the node ended the job: {cause}", ran=cause not in NOT_RUN)
         self._slot.close()
         return TargetFault("protocol", what, ran=True)
@@ -185,6 +197,12 @@ class NodeExchange:
         finally:
             slot.give_back()
             self._registry.release(self._node, begun=self._began)
+            self._target.ended(self._node.load)
+
+
+def _said(over: Over, otherwise: str) -> str:
+    """The cause that a node gave for a job's end, where it is one that nodes give."""
+    return over.cause if over.cause is not None and over.cause in _CAUSES else otherwise
 
 
 def _lost(error: SlotLost) -> TargetFault:

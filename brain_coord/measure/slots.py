@@ -72,10 +72,9 @@ class Load:
         """The area up to now."""
         return self.area + self.jobs * (now - self._at)
 
-    def mean(self, area_then: float, then: float, now: float) -> float:
-        """Jobs since an earlier moment, on average; `area_then` is what `until` said at that moment."""
-        area = self.area + self.jobs * (now - self._at)
-        return (area - area_then) / (now - then or 1e-9)
+    def mean(self, area_then: float, then: float) -> float:
+        """Jobs from an earlier moment to their last change, on average; `area_then` is what `until` said at that moment."""
+        return (self.area - area_then) / (self._at - then or 1e-9)
 
 
 @dataclass(slots=True)
