@@ -100,6 +100,7 @@ class Registry:
     def belongs(self, node: Node, *, operator: bool) -> None:
         """Whether the operator runs this node; another kind of join token changes it."""
         if node.operator is not operator:
+            self.books[node.operator].charge(node.tally, monotonic())
             node.operator = operator
             self.books[operator].enter(node.tally, self._reason(node))
         self.vouch()

@@ -287,7 +287,7 @@ class _Try:
             result.failures.add("busy" if status == 429 else "unavailable")
             result.retry_after = retry_after or result.retry_after
             seconds = retry_after or ""
-            self._target.health.busy(monotonic(), float(seconds) if seconds.isdigit() else None)
+            self._target.health.busy(monotonic(), float(seconds) if seconds.isascii() and seconds.isdigit() else None)
         elif status in MISCONFIGURED:
             result.failures.add("misconfigured")
             self._target.health.refused_us(monotonic(), status, (self._request.dialect.path, self._target.model))

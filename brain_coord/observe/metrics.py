@@ -47,7 +47,7 @@ CAUSES: Final = frozenset(
         "too_large",
     }
 )  # fmt: skip
-"""Causes that are told apart; a node may send any word, and a label must not grow by that."""
+"""Causes that are told apart; a label must not grow by the words of whoever has a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def result_of(cause: str | None) -> str:
     if cause is None:
         return "answered"
     if cause.startswith("status_"):
-        return f"status_{cause[7]}xx" if cause[7:8].isdigit() else "other"
+        return f"status_{cause[7]}xx" if cause[7:8].isascii() and cause[7:8].isdigit() else "other"
     return cause if cause in CAUSES else "other"
 
 

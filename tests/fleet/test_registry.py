@@ -3,6 +3,7 @@
 from brain_coord.fleet.health import FAULTS
 from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.skips import Ask
 from brain_node.contract.messages import Offer, Report
 from tests.support.no_link import NoLink, NoSlots
 
@@ -47,3 +48,12 @@ def test_faults_and_the_way_back_are_told_with_what_the_node_was_before():
         registry.record(node, "customer", "failed", "m")
     registry.record(node, "canary", "completed", "m")
     assert told == [("BUSY", "DEGRADED"), ("DEGRADED", "BUSY")]
+
+
+def test_what_passed_a_node_by_before_it_became_the_operators_own_is_still_told():
+    registry, node, _ = joined()
+    registry.decided(False, Ask("m"), None)
+    registry.belongs(node, operator=True)
+    registry.decided(False, Ask("m"), None)
+    registry.decided(True, Ask("m"), None)
+    assert sum(registry.skip_counts(node, 0.0).values()) == 2

@@ -63,6 +63,13 @@ async def test_a_busy_target_goes_to_the_next_and_is_not_blamed(code):
     assert first.health.last(time.monotonic()) == "said it is busy for another 17 s"
 
 
+@pytest.mark.parametrize("words", ["²", "soon", "-1", "9" * 400])
+async def test_a_busy_target_may_say_anything_for_how_long(words):
+    first, second = FakeTarget("a", failing(503, retry_after=words)), FakeTarget("b")
+    assert (await attempt(first, second)).body is not None
+    assert first.health.last(time.monotonic()).startswith("said it is busy for another ")
+
+
 async def test_three_targets_are_asked_at_most():
     targets = [FakeTarget(name, Play(refuses=lost())) for name in "abcd"]
     result = await attempt(*targets)

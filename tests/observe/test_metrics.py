@@ -71,6 +71,7 @@ def test_a_word_that_a_node_made_up_grows_no_label(metrics: Metrics):
     assert result_of(None) == "answered"
     assert result_of("node_lost") == "node_lost"
     assert result_of("status_503") == "status_5xx"
+    assert result_of("status_²") == result_of("status_٣") == "other"  # digits to Python too
 
 
 def test_a_heartbeat_is_late_after_one_and_a_half_periods(metrics: Metrics, monkeypatch: pytest.MonkeyPatch):
