@@ -110,7 +110,6 @@ class StoredFleet:
         """Make every node known that ever joined, with its benchmarks and its score, before the first one returns."""
         for record in await self.store.list_nodes():
             self.know(record)
-        self.registry.vouch()
         for benchmark in await self.store.load_benchmarks():
             if (node := self.registry.get(benchmark.node_id)) is not None:
                 self.registry.benchmarked(node, benchmark)

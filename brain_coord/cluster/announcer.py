@@ -23,7 +23,10 @@ NODES_AT_ONCE: Final = 100
 """Nodes of one message."""
 
 NEWS_PER_S: Final = 1000
-"""Nodes of which more than their load is told in a second, by all coordinators together: each has to take in all of it."""
+"""Nodes of which more than their load is told in a second, by all coordinators together: each has to take in all of it.
+
+Faster than they can, Redis hangs up on them, and beats come too late behind the rest: all would take each other for dead.
+"""
 
 
 class Announcer:
@@ -57,7 +60,9 @@ class Announcer:
         """Nodes whose session here ended, of which the others were not told yet."""
         self._seq = 0
         self._asks: set[str] = set()
-        self._tell_all = False
+        self._rest: list[Node] | None = None
+        """Nodes that are still to be told of, where all of it is told, beginning at the end; `None` while it is not."""
+        self._first = False
 
     def mark(self, node: Node) -> None:
         """A node may have changed."""
@@ -70,8 +75,8 @@ class Announcer:
         self.wake.set()
 
     def tell_all(self) -> None:
-        """Somebody may have missed some of ours: tell all of it."""
-        self._tell_all = True
+        """Somebody may have missed some of ours: tell all of it, a piece with every flush, from the beginning."""
+        self._rest, self._first = [], True
         self.wake.set()
 
     def beat(self, address: str, *, leaving: bool) -> dict[str, Any]:
@@ -87,19 +92,18 @@ class Announcer:
         self._claim_all(self._marked, now)
 
     def gathered(self, now: float) -> list[dict[str, Any]]:
-        """What has changed, or all of it, as messages; numbered here, so that one that is lost leaves a gap."""
+        """What has changed, and the next piece of all of it, as messages; numbered here, so that a lost one leaves a gap."""
         self.wake.clear()
         marked, self._marked = self._marked, set()
         self._claim_all(marked, now)
-        gone, self._gone = self._gone, []
-        if self._tell_all:
-            self._tell_all = False
-            return [*self._everything(now), *self._asked()]
+        gone = [node_id for node_id in self._gone if node_id not in self._view.own]  # others are here again
+        self._gone = []
+        room = max(1, round(NEWS_PER_S * FLUSH_S / len(self._view.present())))
+        messages = [] if self._rest is None else [self._piece(self._rest, room, now)]
         held = [node for node in marked if node.node_id in self._view.own]
-        known = self._news(held, now)
-        if self._marked:
+        known = self._news(held, now, 0 if messages else room)
+        if self._marked or self._rest is not None:
             self.wake.set()
-        messages = []
         for start in range(0, max(len(held), bool(gone)), NODES_AT_ONCE):
             some = held[start : start + NODES_AT_ONCE]
             facts = [(node.node_id, self._view.own[node.node_id], told) for node in some if (told := known.get(node))]
@@ -113,12 +117,11 @@ class Announcer:
         asked, self._asks = sorted(self._asks), set()
         return [self._message("ask", of=asked)] if asked else []
 
-    def _news(self, nodes: Sequence[Node], now: float) -> dict[Node, dict[str, Any] | None]:
+    def _news(self, nodes: Sequence[Node], now: float, room: int) -> dict[Node, dict[str, Any] | None]:
         """All that is known of those nodes whose turn it is, `None` where it was told before; the others stay marked.
 
         Nodes that just came are told at once, the others in turn: a median that moved a little can wait, unlike a load.
         """
-        room = max(1, round(NEWS_PER_S * FLUSH_S / len(self._view.present())))
         news: dict[Node, dict[str, Any] | None] = {}
         for node in nodes:
             before = self._told.get(node.node_id)
@@ -150,20 +153,24 @@ class Announcer:
                 self._loads.pop(node_id, None)
                 self._view.claim(node_id, time.time_ns() // 1_000_000)
 
-    def _everything(self, now: float) -> list[dict[str, Any]]:
-        nodes = [node for node_id in self._view.own if (node := self._registry.get(node_id)) is not None]
-        messages = []
-        for start in range(0, max(1, len(nodes)), NODES_AT_ONCE):
-            some = nodes[start : start + NODES_AT_ONCE]
-            facts = []
-            for node in some:
-                known = facts_of(node)
-                self._told[node.node_id] = (now, known)
-                facts.append((node.node_id, self._view.own[node.node_id], known))
-                self._loads.pop(node.node_id, None)
-            messages.append(self._nodes(facts=facts, load=[self._load(node) for node in some]))
-        messages[0]["first"] = messages[-1]["last"] = True
-        return messages
+    def _piece(self, rest: list[Node], room: int, now: float) -> dict[str, Any]:
+        """So many nodes more of all of it. Others may have come or gone since its beginning, and were told of with that."""
+        first, self._first = self._first, False
+        if first:
+            rest += [node for node_id in self._view.own if (node := self._registry.get(node_id)) is not None]
+        some = [rest.pop() for _ in range(min(room, len(rest)))]
+        facts, load = [], []
+        for node in some:
+            if (epoch := self._view.own.get(node.node_id)) is None:
+                continue
+            known = facts_of(node)
+            self._told[node.node_id] = (now, known)
+            facts.append((node.node_id, epoch, known))
+            self._loads.pop(node.node_id, None)
+            load.append(self._load(node))
+        if not rest:
+            self._rest = None
+        return self._nodes(facts=facts, load=load, first=first, last=not rest)
 
     def _load(self, node: Node) -> tuple[str, int, dict[str, int]] | None:
         """A node's jobs, if they are others than were told last."""

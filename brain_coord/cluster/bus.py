@@ -60,6 +60,7 @@ class Bus:
         self._secret = secret
         self._hear = hear
         self._came = came
+        self._turn = asyncio.Lock()
         self.connected = False
         self.fault: str | None = "not connected yet"
         """Why Redis cannot be used now."""
@@ -96,11 +97,14 @@ class Bus:
             log.exception("message not understood; the other coordinator may be of another version")
 
     async def send(self, messages: Sequence[dict[str, Any]]) -> bool:
-        """Publish messages in order; whether Redis has them."""
+        """Publish messages, in the order of the calls too; whether Redis has them.
+
+        A beat that overtook what it counts among our words would tell the others that they have missed it.
+        """
         if not self.connected:
             return False
         try:
-            async with self.redis.pipeline(transaction=False) as pipe:
+            async with self._turn, self.redis.pipeline(transaction=False) as pipe:
                 for message in messages:
                     pipe.publish(self.channel, self._secret.seal(orjson.dumps(message)))
                 await pipe.execute()

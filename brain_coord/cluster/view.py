@@ -132,6 +132,8 @@ class SharedView:
             return [] if run == self.run else [Effect(Kind.TWIN, name)]
         effects: list[Effect] = []
         peer = self.peers.get(name)
+        if peer is not None and peer.run == run:
+            peer.heard_at = now  # a beat may wait behind much else
         if kind == "beat" and message.get("protocol") != PROTOCOL:
             return [*([] if peer is None else self._drop(peer)), Effect(Kind.STRANGER, name)]
         if kind == "beat":
@@ -146,7 +148,7 @@ class SharedView:
                 effects.append(Effect(Kind.ASK, name))
             elif peer.seq is None:
                 effects.append(Effect(Kind.ASK, name))  # our question, or its answer, was lost
-            peer.heard_at, peer.address = now, message["address"]
+            peer.address = message["address"]
             if message["leaving"] and not peer.leaving:
                 peer.leaving = True
                 effects += [Effect(Kind.NODE, node_id) for node_id in self._of(name)]

@@ -21,7 +21,7 @@ class Lessons:
 
     lag: LoopLag = field(default_factory=LoopLag)
     density: TokenDensity = field(default_factory=TokenDensity)
-    trusted: frozenset[str] = frozenset()
+    trusted: set[str] = field(default_factory=set)
     """Ids of nodes whose token counts may stand for a model's: the operator's own, and those it vouches for."""
 
     def learn(

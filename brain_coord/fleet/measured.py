@@ -1,6 +1,7 @@
 """What the coordinator's own clock saw of one node: the only figures that can raise its rank."""
 
 from bisect import insort
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -72,7 +73,7 @@ class Measured(Watched):
         """A benchmark was taken, or remembered."""
         self.benchmarks[benchmark.model] = benchmark
 
-    def settle(self, node_id: str, model: str, density: TokenDensity, trusted: frozenset[str] = frozenset()) -> None:
+    def settle(self, node_id: str, model: str, density: TokenDensity, trusted: Set[str] = frozenset()) -> None:
         """Work out again what a model is credited with, after something about it was learned."""
         benchmarked = {
             name: each.decode_tok_s * density.factor(node_id, name, "benchmark", trusted)

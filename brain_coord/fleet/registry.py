@@ -86,6 +86,7 @@ class Registry:
         if known is node:
             node.watch(partial(self._altered, node))
             self._touched(node)
+            self._vouch(node)
             self.books[node.operator].enter(node.tally, self._reason(node))
         return known
 
@@ -103,7 +104,7 @@ class Registry:
             self.books[node.operator].charge(node.tally, monotonic())
             node.operator = operator
             self.books[operator].enter(node.tally, self._reason(node))
-        self.vouch()
+            self._vouch(node)
 
     def by_ticket(self, ticket: str) -> Node | None:
         """The node whose open session has this slot ticket."""
@@ -316,9 +317,10 @@ class Registry:
         self._turned(node)
         self.capacity()
 
-    def vouch(self) -> None:
-        """Who is trusted may have changed."""
-        self.lessons.trusted = frozenset(each.node_id for each in self.nodes.values() if each.trusted or each.operator)
+    def _vouch(self, node: Node) -> None:
+        """Whether it is trusted may have changed."""
+        trusted = self.lessons.trusted
+        (trusted.add if node.trusted or node.operator else trusted.discard)(node.node_id)
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
@@ -346,7 +348,7 @@ class Registry:
         before = node.state
         for name, value in fields.items():
             setattr(node, name, value)
-        self.vouch()
+        self._vouch(node)
         self._changed(node, before, reason)
         self.capacity()
 

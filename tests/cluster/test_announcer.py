@@ -2,7 +2,7 @@
 
 import pytest
 
-from brain_coord.cluster.announcer import FACTS_S, NODES_AT_ONCE, Announcer
+from brain_coord.cluster.announcer import FACTS_S, FLUSH_S, NEWS_PER_S, NODES_AT_ONCE, Announcer
 from brain_coord.cluster.view import SharedView
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
@@ -11,6 +11,7 @@ from tests.support.no_link import NoLink, NoSlots
 from tests.support.registries import MODEL, NEED
 
 NOW = 1000.0
+PIECE = round(NEWS_PER_S * FLUSH_S)
 
 
 class Here:
@@ -67,18 +68,64 @@ async def test_a_link_that_ended_is_told_once_and_a_newer_one_has_a_higher_epoch
     assert later > epoch
 
 
-async def test_whoever_missed_something_is_told_all_of_it_in_messages_of_bounded_size(here):
+async def test_nodes_that_came_together_are_told_in_messages_of_bounded_size(here):
     for number in range(NODES_AT_ONCE + 1):
+        here.join(number)
+    assert [len(message["facts"]) for message in here.says.gathered(NOW)] == [NODES_AT_ONCE, 1]
+
+
+async def test_whoever_missed_something_is_told_all_of_it_no_faster_than_it_can_be_taken_in(here):
+    for number in range(2 * PIECE + 1):
         here.join(number)
     here.says.gathered(NOW)
     here.says.tell_all()
     here.says.ask("b")
-    first, last, ask = here.says.gathered(NOW)
-    assert (len(first["facts"]), len(last["facts"])) == (NODES_AT_ONCE, 1)
-    assert first["first"]
-    assert last["last"]
+    first, ask = here.says.gathered(NOW)
     assert ask["of"] == ["b"]
-    assert here.says.beat("http://a", leaving=False)["seq"] == last["seq"], "a beat tells which was the last"
+    assert here.says.beat("http://a", leaving=False)["seq"] == first["seq"], "a beat counts what was told already"
+    assert here.says.wake.is_set()
+    (second,), (last,) = here.says.gathered(NOW), here.says.gathered(NOW)
+    assert [len(each["facts"]) for each in (first, second, last)] == [PIECE, PIECE, 1]
+    assert [each["first"] for each in (first, second, last)] == [True, False, False]
+    assert [each["last"] for each in (first, second, last)] == [False, False, True]
+    assert not here.says.wake.is_set()
+
+
+async def test_whoever_asks_meanwhile_is_told_all_of_it_from_the_beginning(here):
+    for number in range(PIECE + 1):
+        here.join(number)
+    here.says.gathered(NOW)
+    here.says.tell_all()
+    here.says.gathered(NOW)
+    here.says.tell_all()
+    (again,), (last,) = here.says.gathered(NOW), here.says.gathered(NOW)
+    assert (again["first"], again["last"]) == (True, False)
+    assert len({node_id for each in (again, last) for node_id, _, _ in each["facts"]}) == PIECE + 1
+
+
+async def test_who_comes_and_goes_while_all_of_it_is_told_is_known_rightly_in_the_end(here):
+    nodes = [here.join(number) for number in range(2 * PIECE)]
+    other = SharedView("b", "run", 10.0)
+    other.hear(here.says.beat("http://a", leaving=False), NOW)
+    here.says.tell_all()
+    for _ in range(4):
+        left = nodes.pop(0)
+        here.registry.disconnect(left, left.session, "gone")
+        nodes.append(here.join(len(here.registry.nodes)))
+        for message in here.says.gathered(NOW):
+            other.hear(message, NOW)
+    held = {node.node_id for node in here.registry if (claim := other.holder(node.node_id)) and claim.replica == "a"}
+    assert held == {node.node_id for node in nodes}
+
+
+async def test_a_link_that_ended_and_began_anew_before_anybody_was_told_is_not_told_as_gone(here):
+    node = here.join()
+    here.says.gathered(NOW)
+    here.registry.disconnect(node, node.session, "gone")
+    here.says.claim_marked(NOW)  # somebody else was heard
+    here.join(session="t")
+    (told,) = here.says.gathered(NOW)
+    assert ([node_id for node_id, _, _ in told["facts"]], told["gone"]) == ([node.node_id], [])
 
 
 async def test_a_session_that_just_began_is_claimed_before_others_are_heard(here):

@@ -89,6 +89,13 @@ def test_a_silent_replica_is_gone_with_its_nodes():
     assert shared.present() == ["a"]
 
 
+def test_a_replica_is_there_as_long_as_it_says_anything_even_if_its_beats_wait_behind_that():
+    shared = view()
+    told(shared, "b", ("N1", 5))
+    shared.hear(nodes("b", 2, ("N2", 5)), TTL)
+    assert shared.expire(TTL + 0.1) == []
+
+
 def test_a_replica_that_takes_no_connection_is_gone_until_it_is_heard_again():
     shared = view()
     told(shared, "b", ("N1", 5))

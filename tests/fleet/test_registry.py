@@ -57,3 +57,14 @@ def test_what_passed_a_node_by_before_it_became_the_operators_own_is_still_told(
     registry.decided(False, Ask("m"), None)
     registry.decided(True, Ask("m"), None)
     assert sum(registry.skip_counts(node, 0.0).values()) == 2
+
+
+def test_whom_the_operator_runs_or_vouches_for_is_trusted_until_that_ends():
+    registry = Registry(15.0)
+    own, vouched = registry.add(Node("N-1", b"key", operator=True)), registry.add(Node("N-2", b"key"))
+    registry.add(Node("N-3", b"key"))
+    registry.set_state(vouched, "trusted", trusted=True)
+    assert registry.lessons.trusted == {"N-1", "N-2"}
+    registry.belongs(own, operator=False)
+    registry.set_state(vouched, "untrusted", trusted=False)
+    assert registry.lessons.trusted == set()
