@@ -123,14 +123,19 @@ def _failure_of(record: Record) -> ApiError:
     )
 
 
+LONGEST_S: Final = 86_400
+"""A client that obeys must not be sent away for years, nor told a number that it cannot read."""
+
+
 def seconds_of(retry_after: str | None) -> int | None:
-    """A target's Retry-After in seconds; it may be a date (RFC 9110, 10.2.3)."""
+    """A target's Retry-After in seconds; it may be a date (RFC 9110, 10.2.3). What is longer than a day counts as one."""
     if not retry_after:
         return None
-    if retry_after.isascii() and retry_after.isdigit():
-        return int(retry_after)
+    if retry_after.isdecimal():
+        return int(min(LONGEST_S, float(retry_after)))
     try:
         at = parsedate_to_datetime(retry_after)
     except ValueError:
         return None
-    return max(1, round((at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()))
+    seconds = round((at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    return min(LONGEST_S, max(1, seconds))

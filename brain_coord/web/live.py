@@ -5,6 +5,7 @@ all viewers together, and only while somebody looks; a viewer costs the bytes it
 """
 
 import asyncio
+import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ SHARE: Final = 50
 
 TICKS_KEPT: Final = 30
 VIEWERS: Final = 1000
+_A_VERSION: Final = re.compile("[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class LiveHub:
         self._wanted.set()
         try:
             boot, _, number = (seen or "").partition("-")
-            version = int(number) if boot == self._boot and number.isdigit() else None
+            version = int(number) if boot == self._boot and _A_VERSION.fullmatch(number) else None
             yield b"retry: 2000\n\n"
             if version == self.frame.version:
                 yield self._event(self.frame)  # nothing new, but the page learns at once that it is live

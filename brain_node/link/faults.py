@@ -74,7 +74,7 @@ def retry_after_s(value: str | None, now_wall_s: float) -> float | None:
     """Seconds in a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3)."""
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.strip().isdecimal():
         return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now_wall_s)

@@ -9,7 +9,7 @@ import pytest
 from brain_coord.gateway.dialects import CHAT, DIALECTS, MESSAGES
 from brain_coord.gateway.engine_fault import engine_error
 from brain_coord.gateway.errors import CODES, ApiError, fault
-from brain_coord.gateway.reply import refusal_of, seconds_of
+from brain_coord.gateway.reply import LONGEST_S, refusal_of, seconds_of
 
 OPENAI = b'{"error":{"message":"too long","type":"BadRequestError","param":null,"code":400}}'
 ANTHROPIC = b'{"type":"error","error":{"type":"not_found_error","message":"no such tool"}}'
@@ -67,6 +67,8 @@ def test_a_time_to_come_back_may_be_seconds_or_a_date():
     assert seconds_of("") is None
     assert seconds_of("soon") is None
     assert seconds_of("²") is None
+    assert seconds_of("9" * 5000) == seconds_of("9" * 20) == LONGEST_S
     later = datetime.now(UTC) + timedelta(seconds=60)
     assert seconds_of(format_datetime(later, usegmt=True)) in range(55, 62)
     assert seconds_of(format_datetime(later - timedelta(hours=1))) == 1
+    assert seconds_of(format_datetime(later + timedelta(days=9))) == LONGEST_S

@@ -71,7 +71,7 @@ async def test_a_viewer_that_was_away_gets_what_it_missed_or_everything(scene: S
     await stream.aclose()
     for _ in range(live.TICKS_KEPT + 1):
         await scene.hub.tick()
-    for seen in (position, "another-7", "", "nonsense"):
+    for seen in (position, "another-7", "", "nonsense", position.partition("-")[0] + "-²", position + "9" * 5000):
         stream = scene.hub.stream(seen)
         assert set((await heard(stream))["html"]) == {"class-A", "class-B"}
         await stream.aclose()

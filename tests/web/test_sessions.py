@@ -1,11 +1,11 @@
-"""Sessions of operators: how long one lasts, what ends it, and how guessing is slowed down."""
+"""Sessions of operators: how long one lasts, what ends it, and that guesses harm nobody."""
 
 from pathlib import Path
 
 import pytest
 
 from brain_coord.web.operator.secret import OperatorSecret, create_secret, read_secret, revoke_secret
-from brain_coord.web.operator.sessions import FAILURES, FAILURES_WINDOW_S, IDLE_S, LIFE_S, MOST, Sessions
+from brain_coord.web.operator.sessions import IDLE_S, LIFE_S, MOST, Sessions
 
 
 @pytest.fixture
@@ -51,14 +51,10 @@ def test_nobody_gets_in_without_a_secret_or_with_a_damaged_one(tmp_path: Path, s
     assert not revoke_secret(tmp_path)
 
 
-def test_guessing_is_slowed_down_and_not_for_ever(secret: OperatorSecret, text: str):
+def test_no_number_of_wrong_guesses_keeps_the_operator_out(secret: OperatorSecret, text: str):
     sessions = Sessions()
-    for guess in range(FAILURES):
-        assert sessions.blocked_for_s(float(guess)) is None
-        assert sessions.log_in(secret, f"bo-{guess}", float(guess)) is None
-    assert sessions.blocked_for_s(FAILURES + 1.0) == pytest.approx(FAILURES_WINDOW_S - FAILURES - 1.0)
-    assert sessions.blocked_for_s(FAILURES_WINDOW_S) is None
-    assert sessions.log_in(secret, text, FAILURES_WINDOW_S) is not None
+    assert [sessions.log_in(secret, f"bo-{guess}", 0.0) for guess in range(100)] == [None] * 100
+    assert sessions.log_in(secret, text, 0.0) is not None
 
 
 def test_sessions_are_bounded(secret: OperatorSecret, text: str):

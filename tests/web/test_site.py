@@ -139,6 +139,7 @@ def test_a_form_from_elsewhere_changes_nothing(coordinator, client, secret):
     for headers, form in (
         ({}, {}),
         ({}, {"csrf": "guess"}),
+        ({}, {"csrf": "gueß"}),
         ({"origin": "https://evil.example"}, {"csrf": csrf}),
         ({"origin": "null"}, {"csrf": csrf}),
         ({"sec-fetch-site": "cross-site"}, {"csrf": csrf}),

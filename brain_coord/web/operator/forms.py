@@ -50,5 +50,5 @@ def check_csrf(session: Session, form: dict[str, str]) -> None:
     Raises:
         ApiError: it was not.
     """
-    if not hmac.compare_digest(form.get("csrf", ""), session.csrf):
+    if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
         raise refused("the form is from another session; reload the page")

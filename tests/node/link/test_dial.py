@@ -8,7 +8,7 @@ from websockets.asyncio import client as websockets_client
 
 from brain_node.exit_codes import CONFIG
 from brain_node.link.dial import Dialer
-from brain_node.link.faults import LinkError, fault_of
+from brain_node.link.faults import LinkError, fault_of, retry_after_s
 from brain_node.link.url import parse_coordinator
 from tests.support.certificates import PrivateCa
 from tests.support.connect_proxy import ConnectProxy
@@ -209,3 +209,11 @@ async def test_an_address_that_leads_nowhere_does_not_hide_the_one_that_works(mo
             await coordinator.link()
             await coordinator.slot()
             assert coordinator.requests[0][1]["Host"] == f"coordinator.example:{coordinator.port}"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("17", 17.0), (" 3 ", 3.0), ("²", None), ("soon", None), ("", None), ("Mon, 31 Dec 9999 23:59:59 -9999", None)],
+)
+def test_a_retry_after_that_cannot_be_read_ends_nothing(header, seconds):
+    assert retry_after_s(header, 0.0) == seconds
