@@ -71,7 +71,6 @@ class Result:
     answer: Answer | None = None
     tail: Tail | None = None
     body: bytes | None = None
-    content_type: str = "application/json"
     refusal: EngineFault | None = None
     failure: str | None = None
     retry_after: str | None = None
@@ -225,7 +224,6 @@ class _Try:
                     settled = await self._refused(exchange, head, limit)
                     cause, blamed = f"status_{status}", status >= 500 and status not in BUSY
                 else:
-                    result.content_type = head.content_type
                     if stream is None:
                         result.body = await relay_whole(exchange, request.dialect, answer, limit, phases)
                     else:

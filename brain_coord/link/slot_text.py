@@ -5,15 +5,16 @@ not look exactly as expected is read by the model, which also says what is wrong
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import orjson
 
 from brain_coord.classes.target import ReplyHead
-from brain_node.contract.messages import Accepted, End, Head, MessageError, decode
+from brain_node.contract.messages import Accepted, End, EndCause, Head, MessageError, decode
 
 _CONTENT_TYPE_CHARS: Final = 256
 _SHORT_CHARS: Final = 64
+_CAUSES: Final = frozenset(get_args(EndCause))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def _status(data: dict[str, Any]) -> ReplyHead | None:
 
 def _over(data: dict[str, Any]) -> Over | None:
     ok, cause = data.get("ok"), data.get("cause")
-    return Over(ok, cause) if type(ok) is bool and _is_short(cause) else None
+    known = cause is None or (type(cause) is str and cause in _CAUSES)
+    return Over(ok, cause) if type(ok) is bool and known else None
 
 
 def _is_short(value: Any) -> bool:

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from brain_node.contract.messages import Notice
+from brain_node.contract.messages import Notice, printable
 
 KEPT: Final = 500
 WINDOW_S: Final = 3600.0
@@ -41,7 +41,8 @@ class Notices:
         skipped: dict[str, Any] | None = None
         for said in recent:
             if said.data and isinstance(said.data.get("skipped"), dict):
-                skipped = said.data["skipped"]
+                counts = said.data["skipped"].items()
+                skipped = {printable(reason): count for reason, count in counts if type(count) is int}
                 continue  # its counts stand for themselves
             row = by_code.setdefault(said.code, {"count": 0})
             row.update(count=row["count"] + 1, message=said.message, at=said.at)

@@ -54,11 +54,23 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= 4 * ID_CHARS and value.isprintable() else None
 
 
+def printable(text: str) -> str:
+    """Text from the other end as it may be shown: one line, and nothing in it that a terminal would obey."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+
+
+def _readable(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
+
+
 ClaimedNumber = Annotated[float | None, _claim(_number)]
 ClaimedInteger = Annotated[int | None, _claim(_integer)]
 ClaimedText = Annotated[str | None, _claim(_text)]
 
 NodeId = Annotated[str, Field(pattern=r"^N-[0-9A-F]{16}$")]
+Readable = Annotated[str, BeforeValidator(_readable)]
+"""What a coordinator says in words: shown on terminals and written to logs, so it is made printable as it comes in."""
+
 ModelId = Annotated[str, Field(min_length=1, max_length=3 * ID_CHARS, pattern=r"^[!-~]+$")]
 JobId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
 Base64 = Annotated[str, Field(max_length=512, pattern=r"^[A-Za-z0-9+/_=-]*$")]
@@ -136,8 +148,8 @@ class EngineClaim(Wire):
 class Refusal(Wire):
     """A model in an offer that the coordinator will not route to this node, and why."""
 
-    model: str
-    reason: str
+    model: Readable
+    reason: Readable
 
 
 class Limits(Wire):
@@ -169,7 +181,7 @@ class Welcome(Message):
     heartbeat_s: Seconds
     ping_s: Seconds
     slot_ticket: Annotated[str, Field(max_length=256)]
-    accepted: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    accepted: Annotated[tuple[Readable, ...], Field(strict=False)] = ()
     refused: Annotated[tuple[Refusal, ...], Field(strict=False)] = ()
     limits: Limits
 
@@ -178,8 +190,8 @@ class Refused(Message):
     """The hello was not accepted; the coordinator closes after it."""
 
     TYPE: ClassVar[str] = "refused"
-    code: Annotated[str, Field(max_length=64)]
-    message: Annotated[str, Field(max_length=1024)]
+    code: Annotated[Readable, Field(max_length=64)]
+    message: Annotated[Readable, Field(max_length=1024)]
     retry: bool
     retry_after_s: Seconds | None = None
 
@@ -202,8 +214,8 @@ class Notice(Message):
     """Something the operator of the node should know, for example why it was skipped."""
 
     TYPE: ClassVar[str] = "notice"
-    code: Annotated[str, Field(max_length=64)]
-    message: Annotated[str, Field(max_length=4096)]
+    code: Annotated[Readable, Field(max_length=64)]
+    message: Annotated[Readable, Field(max_length=4096)]
     data: dict[str, Any] | None = None
 
 
@@ -300,7 +312,7 @@ class End(Message):
     TYPE: ClassVar[str] = "end"
     id: JobId
     ok: bool
-    cause: Annotated[str, Field(max_length=64)] | None = None
+    cause: Annotated[str, Field(pattern=r"^[!-~]{1,64}$")] | None = None
 
 
 EndCause = Literal[

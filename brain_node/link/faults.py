@@ -18,7 +18,7 @@ from websockets.exceptions import (
 )
 from websockets.exceptions import ProxyError as ProxyFailed
 
-from brain_node.contract.messages import MessageError, Refused
+from brain_node.contract.messages import MessageError, Refused, printable
 from brain_node.exit_codes import AUTH_REFUSED, CONFIG
 from brain_node.link.proxy import ProxyError
 
@@ -38,6 +38,10 @@ class Fault:
     """Time alone is not expected to mend it soon: retried, but not at the network's rate."""
     exit_code: int | None = None
     """Set when trying again cannot help: the agent ends with it."""
+
+    def __post_init__(self) -> None:
+        """It may hold words of whoever answered: a reason, an address, a name in a certificate."""
+        object.__setattr__(self, "message", printable(self.message))
 
     def __str__(self) -> str:
         """Code, cause and next step in one line."""

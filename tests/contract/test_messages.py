@@ -1,5 +1,7 @@
 """Wire messages: round trips, limits, and claims that cannot hurt."""
 
+import json
+
 import pytest
 
 from brain_node.contract import messages as m
@@ -62,3 +64,23 @@ def test_a_missing_or_good_claim_is_not_complained_about(value):
 
 def test_encoding_leaves_out_what_is_absent():
     assert m.encode(m.End(id="j", ok=True)) == '{"type":"end","id":"j","ok":true}'
+
+
+ESCAPES = "fine\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202egnp"
+
+
+def test_nothing_that_a_coordinator_says_can_steer_a_terminal():
+    refused = m.decode(json.dumps({"type": "refused", "code": ESCAPES, "message": ESCAPES, "retry": True}))
+    notice = m.decode(json.dumps({"type": "notice", "code": ESCAPES, "message": ESCAPES}))
+    assert isinstance(refused, m.Refused)
+    assert isinstance(notice, m.Notice)
+    refusal = m.Refusal(model=ESCAPES, reason=ESCAPES)
+    for text in (refused.code, refused.message, notice.code, notice.message, refusal.model, refusal.reason):
+        assert text.isprintable()
+        assert text.startswith("fine ]0;owned")
+
+
+@pytest.mark.parametrize("cause", [ESCAPES, "two words", "", "x" * 65])
+def test_the_cause_of_an_end_is_one_plain_word(cause):
+    with pytest.raises(m.MessageError):
+        m.decode(json.dumps({"type": "end", "id": "j", "ok": False, "cause": cause}))

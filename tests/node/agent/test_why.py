@@ -23,3 +23,9 @@ def test_the_newest_skip_counts_win():
 
 def test_nothing_said_is_nothing_shown():
     assert Notices().summary(0.0) == {"window_s": WINDOW_S, "notices": [], "skipped": None}
+
+
+def test_skip_counts_are_plain_reasons_and_numbers():
+    notices, said = Notices(), {"ask\x1b[2J above": 7, "odd": ["\x1b[2J"], "text": "\x1b[2J"}
+    notices.add(Notice(code="skips", message="m", data={"skipped": said}), 0.0, 0.0)
+    assert notices.summary(1.0)["skipped"] == {"ask [2J above": 7}

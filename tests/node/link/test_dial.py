@@ -5,6 +5,8 @@ import socket
 
 import pytest
 from websockets.asyncio import client as websockets_client
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from brain_node.exit_codes import CONFIG
 from brain_node.link.dial import Dialer
@@ -217,3 +219,9 @@ async def test_an_address_that_leads_nowhere_does_not_hide_the_one_that_works(mo
 )
 def test_a_retry_after_that_cannot_be_read_ends_nothing(header, seconds):
     assert retry_after_s(header, 0.0) == seconds
+
+
+def test_the_words_of_whoever_answers_stay_on_one_plain_line():
+    close = Close(4000, "bye\x1b[2J\r\nroot@host:~#")
+    fault = fault_of(ConnectionClosedError(close, None), 0.0)
+    assert fault.message == "the coordinator closed the connection (4000: bye [2J  root@host:~#)"
