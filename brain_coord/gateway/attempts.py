@@ -203,23 +203,21 @@ class _Try:
             stream.on_commit = self._succeeded
         limit = Deadline(
             self._started + phases.accept_within_s(len(job.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, remaining),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s),
         )
+        limit.end = self._started + remaining
         exchange: Exchange | None = None
         cause: str | None = "cancelled"
         settled, ran, blamed = True, True, False
         try:
             with limit:
                 exchange = await target.start(job)
-                now = monotonic()
                 head_s = phases.first_output_s
                 if not request.stream:
                     head_s = phases.whole_answer_s(request.max_output_tokens, generates=request.dialect.streams)
-                limit.by = now + min(head_s, remaining)
+                limit.by = monotonic() + head_s
                 head = await exchange.head()
                 self._status = status = head.status
-                if stream is not None:
-                    limit.end = now + remaining  # one that keeps coming is no fault of the target
                 if status >= 400:
                     settled = await self._refused(exchange, head, limit)
                     cause, blamed = f"status_{status}", status >= 500 and status not in BUSY
@@ -262,13 +260,12 @@ class _Try:
 
     def _overdue(self, limit: Deadline, *, accepted: bool) -> TargetFault:
         """What it means that the limit has passed."""
+        if monotonic() >= limit.end:
+            # No fault of the target: others may have used up the request's time, or it was still answering.
+            return TargetFault("deadline", "the request's deadline passed", ran=accepted, blame=False)
         if not accepted:
             return TargetFault("not_accepted", "the target did not accept the job in time", ran=False)
-        if monotonic() >= limit.end:
-            return TargetFault("deadline", "the request's deadline passed", ran=True, blame=False)
-        # Others may have used up the request's time.
-        fair = self._status is not None or self._remaining >= self._phases.first_output_s
-        return TargetFault("timeout", "the engine was silent for too long", ran=True, blame=fair)
+        return TargetFault("timeout", "the engine was silent for too long", ran=True)
 
     async def _refused(self, exchange: Exchange, head: ReplyHead, limit: Deadline) -> bool:
         """Whether a status of 400 or more settles the request."""

@@ -81,7 +81,8 @@ async def relay_stream(
         dialect: of the route.
         answer: gets the times and counts; its `delivered_bytes` tell whether anything was committed.
         out: the client.
-        limit: which the caller has entered; moved as the engine speaks, so that its silence ends the attempt.
+        limit: which the caller has entered, at the time of the first output; moved as the engine speaks, so that its silence
+            ends the attempt.
         client_usage: whether the client asked for the usage.
         limits: of the phases.
 
@@ -90,7 +91,6 @@ async def relay_stream(
         EngineFault: the engine sent an error event.
     """
     passage = Passage(dialect, answer, client_usage=client_usage)
-    limit.by = answer.clock.dispatched + limits.first_output_s
 
     def take(chunk: bytes) -> Waiting:
         now = monotonic()

@@ -156,8 +156,27 @@ async def test_what_is_left_of_a_requests_time_after_others_were_silent_is_nobod
     limits = Limits(phases=PhaseLimits(first_output_s=5.0), whole_s=1.0)
     target = FakeTarget("late", Play(status=None))
     result = await attempt(target, limits=limits)
-    assert causes(result) == ["timeout"]
+    assert causes(result) == ["deadline"]
+    assert result.failure == "deadline"
     assert (result.attempts[0].blamed, target.outcomes) == (False, [])
+
+
+async def test_a_whole_answer_that_needs_more_than_the_requests_time_is_nobodys_fault():
+    limits = Limits(phases=PhaseLimits(first_output_s=0.05), whole_s=0.2)
+    target = FakeTarget("slow", Play(status=None))
+    result = await attempt(target, limits=limits, asked=request(max_tokens=16_000))
+    assert (causes(result), result.failure, target.outcomes) == (["deadline"], "deadline", [])
+
+
+async def test_a_job_that_is_not_accepted_within_the_requests_time_ends_with_it():
+    class Takes(FakeTarget):
+        async def start(self, job):
+            await asyncio.Event().wait()
+
+    target = Takes("late")
+    result = await attempt(target, limits=Limits(phases=PhaseLimits(accept_s=60.0), whole_s=0.1))
+    assert causes(result) == ["deadline"]
+    assert (result.attempts[0].ran, result.attempts[0].blamed, target.outcomes) == (False, False, [])
 
 
 def test_a_whole_answer_may_take_the_time_that_its_tokens_take_at_a_slow_speed():

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from brain_coord.classes.target import TargetFault
+from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.generation import GatewaySettings, Generation
 from brain_coord.gateway.limits import DEFAULT_PLANS
+from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.observe.logs import REQUEST_ID
 from brain_coord.routing.inputs import ClassState
@@ -155,6 +157,25 @@ async def test_what_is_learnt_beside_other_requests_is_logged_with_the_requests_
     REQUEST_ID.set("req-own")
     await run(target, journal, client)
     assert seen == ["req-own"]
+
+
+async def test_an_engine_has_its_time_for_the_first_output_also_after_a_body_that_came_slowly():
+    class Far(FakeTarget):
+        async def start(self, job):
+            await asyncio.sleep(0.8)
+            exchange = await super().start(job)
+            pass_on = exchange.pass_on
+
+            async def later(take) -> None:
+                await asyncio.sleep(0.6)
+                await pass_on(take)
+
+            exchange.pass_on = later
+            return exchange
+
+    limits = Limits(phases=PhaseLimits(first_output_s=1.0))
+    made = await run(Far("t", STREAMED), Journal(), Connection(), limits=limits)
+    assert [each.cause for each in made.record.result.attempts] == [None]
 
 
 async def test_an_answer_that_cannot_be_recorded_never_looks_complete():
