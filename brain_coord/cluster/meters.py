@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
+from redis.exceptions import RedisError
 
 from brain_coord.cluster.bus import FAULTS, Bus, end_if_cancelled
 from brain_coord.gateway.auth import Caller
@@ -62,11 +63,20 @@ return {refused, string.format('%.6f', left), elsewhere}
 and how many requests run elsewhere."""
 
 
+class _Question(NamedTuple):
+    """A request that waits to be counted: `answer` is what the script said, `None` where nobody did."""
+
+    key: str
+    arguments: list[Any]
+    answer: asyncio.Future[list[Any] | None]
+
+
 class ClusterMeters:
     """Implements the gateway's `SharedMeters`.
 
     What runs here is written as a number, never as a step: after any loss the next word puts it right, and the count of
-    a coordinator that died runs out by itself.
+    a coordinator that died runs out by itself. All that is to be asked and told goes to Redis together, once what went
+    before has its answer: so many requests at a time need one connection, like few.
     """
 
     def __init__(self, bus: Bus, meters: KeyMeters, prefix: str, process: str, ttl_s: float) -> None:
@@ -78,6 +88,9 @@ class ClusterMeters:
         self._admit = bus.redis.register_script(_ADMIT)
         self._count = bus.redis.register_script(_COUNT)
         self._words = count(1)
+        self.fault: str | None = None
+        """Why Redis, though it is there, does not count."""
+        self._asked: list[_Question] = []
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -89,12 +102,13 @@ class ClusterMeters:
             return
         here = permit.meter.running
         arguments = [*self._word(here), limits.requests_per_min, limits.concurrent]
-        try:
-            refused, left, elsewhere = await self._admit(keys=[self._prefix + key], args=arguments)
-        except FAULTS as error:
-            self._bus.lost(error)
+        answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
+        self._asked.append(_Question(key, arguments, answer))
+        self._wake.set()
+        said = await answer
+        if said is None:
             return
-        end_if_cancelled()
+        refused, left, elsewhere = said
         shared = Meter(float(left), 0.0, here - 1 + int(elsewhere))
         if int(refused):
             permit.meter.left += 1  # a refused request counts for nothing
@@ -119,21 +133,43 @@ class ClusterMeters:
             self._wake.set()
 
     async def run(self) -> None:
-        """Tell Redis what ended here, at once and together; runs for ever."""
+        """Ask and tell Redis, everything that came meanwhile at once; runs for ever."""
         while True:
             await self._wake.wait()
             self._wake.clear()
+            asked, self._asked = self._asked, []
             changed, self._changed = self._changed, set()
-            if self._bus.connected:
-                await self._tell(changed)
+            answers: list[Any] = [None] * len(asked)
+            try:
+                if self._bus.connected:
+                    answers = await self._told(asked, changed) or answers
+            finally:
+                for question, said in zip(asked, answers, strict=False):
+                    if not question.answer.done():
+                        question.answer.set_result(said)
 
-    async def _tell(self, changed: set[str]) -> None:
+    async def _told(self, asked: list[_Question], changed: set[str]) -> list[Any]:
+        """What Redis says to each command, `None` for one that it refused; nothing when it was lost."""
         running = self._meters.running_by_key()
         try:
             async with self._bus.redis.pipeline(transaction=False) as pipe:
+                for key, arguments, _ in asked:
+                    await self._admit(keys=[self._prefix + key], args=arguments, client=pipe)
                 for key in changed:
                     await self._count(keys=[self._prefix + key], args=self._word(running.get(key, 0)), client=pipe)
-                await pipe.execute()
+                said = await pipe.execute(raise_on_error=False)
         except FAULTS as error:
             self._bus.lost(error)
+            said = []
         end_if_cancelled()
+        refused = next((each for each in said if isinstance(each, RedisError)), None)
+        self._is(None if refused is None else f"{type(refused).__name__}: {refused}"[:200])
+        return [None if isinstance(each, RedisError) else each for each in said]
+
+    def _is(self, fault: str | None) -> None:
+        """Redis answers, so its fault is not the bus': what the others say is still heard over a full memory."""
+        if fault is not None and self.fault is None:
+            log.warning("Redis does not count requests", cause=fault, limits="hold for this coordinator alone")
+        elif fault is None and self.fault is not None:
+            log.info("Redis counts requests again", limits="hold across the cluster")
+        self.fault = fault

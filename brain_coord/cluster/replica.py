@@ -310,12 +310,13 @@ class Replica:
 
     def health(self) -> dict[str, Any]:
         """Whether the cluster is together, in short."""
-        together = self.together
+        together, uncounted = self.together, self.meters.fault
+        away = None if together else self.bus.fault or "Redis does not give our own messages back"
         return {
             "state": "together" if together else "alone",
-            "reason": None if together else self.bus.fault or "Redis does not give our own messages back",
+            "reason": away or uncounted,
             "replicas": self.view.present(),
-            "limits": "hold across the cluster" if together else "hold for this coordinator alone",
+            "limits": "hold for this coordinator alone" if away or uncounted else "hold across the cluster",
         }
 
     def status(self) -> dict[str, Any]:

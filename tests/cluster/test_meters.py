@@ -190,3 +190,43 @@ async def test_an_older_word_that_comes_later_is_not_heard(redis):
         await a.shared._count(keys=key, args=late)
         (value,) = (await a.told()).values()
         assert value.startswith(b"3:")
+
+
+async def test_however_many_come_at_a_time_all_are_counted(redis):
+    async with two(redis.url, concurrent=500) as (a, b):
+        lost = []
+        a.bus.lost = lost.append
+        results = await asyncio.gather(*(a.admit() for _ in range(600)))
+        assert (len(admitted(results)), lost) == (500, [])
+        assert isinstance(await b.admit(), ApiError)
+
+
+async def test_a_client_that_leaves_before_it_is_counted_holds_up_nobody(redis):
+    async with two(redis.url, concurrent=1) as (a, _):
+        redis.freeze()
+        leaving, staying = asyncio.create_task(a.admit()), asyncio.create_task(a.admit())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        redis.thaw()
+        assert isinstance(await staying, ApiError), "the first still held the one place"
+
+
+async def test_a_redis_that_cannot_write_is_not_away_and_each_holds_the_limit_for_itself(redis):
+    async with two(redis.url, concurrent=1) as (a, b):
+        await a.bus.redis.config_set("maxmemory", "1")
+        running = [await each.admit() for each in (a, b)]
+        assert len(admitted(running)) == 2
+        assert "OutOfMemory" in str(a.shared.fault)
+        assert a.bus.connected
+        assert isinstance(await a.admit(), ApiError)
+        await a.bus.redis.config_set("maxmemory", "0")
+        a.shared.recount()
+        await eventually(lambda: a.shared.fault is None)
+        for permit in admitted(running):
+            permit.release()
+        await until(lambda: _free(a))
+
+
+async def _free(counting: Counting) -> bool:
+    permit = await counting.admit()
+    return isinstance(permit, Permit)
