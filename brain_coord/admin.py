@@ -87,16 +87,17 @@ def ask(data_dir: Path, op: str, **arguments: Any) -> Any:
 
     Raises:
         NotRunning: none does.
-        AdminError: it refused.
+        AdminError: it refused, or does not answer.
     """
     try:
-        connection = connect_private(data_dir, SOCKET_NAME, TIMEOUT_S)
-    except (FileNotFoundError, ConnectionRefusedError):
+        with connect_private(data_dir, SOCKET_NAME, TIMEOUT_S) as connection:
+            connection.sendall(orjson.dumps({"op": op, **arguments}) + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline(ANSWER_BYTES)
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         raise NotRunning from None
-    with connection:
-        connection.sendall(orjson.dumps({"op": op, **arguments}) + b"\n")
-        with connection.makefile("rb") as answers:
-            line = answers.readline(ANSWER_BYTES)
+    except OSError as error:
+        raise AdminError(f"the coordinator cannot be asked: {error.strerror or error}") from None
     if not line:
         raise AdminError("the coordinator ended the connection without an answer")
     reply = orjson.loads(line)

@@ -28,8 +28,8 @@ GARBAGE_THRESHOLDS: Final = (20_000, 20, 50)
 """Requests leave few cycles behind, and a full collection looks at every object of a large fleet: a rare one is enough."""
 
 
-class PortTaken(Exception):  # noqa: N818
-    """The address cannot be listened on."""
+class CannotListen(Exception):  # noqa: N818
+    """The address cannot be listened on: in use, not of this machine, or unknown."""
 
 
 class _Server(uvicorn.Server):
@@ -42,8 +42,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
-        except SystemExit:
-            raise PortTaken(f"cannot listen on {self.config.host}:{self.config.port}") from None
+        except SystemExit as ended:
+            cause = ended.__context__  # uvicorn logs what was wrong and leaves
+            why = f": {cause.strerror.rpartition(': ')[2]}" if isinstance(cause, OSError) and cause.strerror else ""
+            raise CannotListen(f"cannot listen on {self.config.host}:{self.config.port}{why}") from None
         self.ready.set()
 
     @contextlib.contextmanager

@@ -276,7 +276,8 @@ def _read_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"cannot read {path}: {error}", "correct the file, or move it away") from None
+        reason = (error.strerror or error) if isinstance(error, OSError) else error
+        raise SettingsError(f"cannot read {path}: {reason}", "correct the file, or move it away") from None
     for name in content:
         if name not in _BY_NAME:
             near = difflib.get_close_matches(name, _BY_NAME, 1)

@@ -115,7 +115,8 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from None
+        reason = (error.strerror or error) if isinstance(error, OSError) else error
+        raise CheckpointError(f"cannot read {path}: {reason}") from None
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds no object")
     return data

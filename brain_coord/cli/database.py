@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from brain_coord.cli.store_access import CONFIG, USAGE, AsJson, DataDir, fail, print_json, store_errors, store_url
+from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, print_json, store_errors, store_url
 from brain_coord.receipts.signer import KEY_FILE
-from brain_coord.store.database import DATABASE_FILE, Database, make_private_dir, open_database
+from brain_coord.store.database import DATABASE_FILE, Database, open_database
 from brain_coord.store.migrations import HEAD
 from brain_coord.store.schema import check as schema_check
 from brain_coord.store.schema import upgrade as schema_upgrade
@@ -60,18 +60,24 @@ def backup(
 ) -> None:
     """Copy the embedded store and the signing key, also while the coordinator runs.
 
-    To restore: stop the coordinator, copy both files back into its data folder, start it again. With PostgreSQL use its
-    own tools for the database (pg_dump) and copy only the signing key.
+    To restore: stop the coordinator, move everything out of its data folder (a coord.db-wal that a crash left there would
+    change what is restored), copy both files in, with your config.toml, start it again. Where receipts were given after
+    the backup, leave signing.key out and run `brain-coord keys new-chain` before the start, or links of the chain are
+    given twice. The secret of the operator's pages is made anew with `brain-coord operator create`. With PostgreSQL use
+    its own tools for the database (pg_dump) and copy only the signing key.
     """
     if store_url(data_dir) is not None:
         fail("not_embedded", "the store is PostgreSQL", "Use pg_dump, and keep a copy of signing.key", USAGE)
     source = data_dir / DATABASE_FILE
     if not source.is_file():
         fail("no_store", f"there is no store in {data_dir}", "Name the coordinator's --data-dir", USAGE)
-    if target.exists() and any(target.iterdir()):
-        fail("not_empty", f"{target} is not empty", "Name a new folder", USAGE)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        fail("not_empty", f"{target} is not an empty folder", "Name a new folder", USAGE)
+    if not (data_dir / KEY_FILE).is_file():
+        fail("no_signing_key", f"there is no {KEY_FILE} in {data_dir}", "The coordinator makes one at its first start")
     try:
-        make_private_dir(target)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.chmod(0o700)
         before = os.umask(0o077)
         try:
             with (
@@ -84,7 +90,8 @@ def backup(
             os.umask(before)
     except (OSError, sqlite3.Error) as error:
         shutil.rmtree(target, ignore_errors=True)  # half a backup would look like a whole one
-        fail("backup", str(error), "Check the folder's disk", CONFIG)
+        cause = error.strerror if isinstance(error, OSError) else None
+        fail("backup", f"cannot copy to {target}: {cause or error}", "Check the folder and its disk")
     if as_json:
         print_json({"folder": str(target), "files": [DATABASE_FILE, KEY_FILE]})
     else:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from brain_coord.cli.receipt_filters import require_chain
 from brain_coord.cli.store_access import AsJson, DataDir, open_store, print_json
 from brain_coord.cli.tokens import seconds_of
 from brain_coord.receipts.body import timestamp
@@ -31,6 +32,7 @@ def prune(
     """Delete old receipts from the start of their chain. What is kept verifies: it goes on from a hash that was signed."""
     before_s = time.time() - seconds_of(older_than)
     with open_store(data_dir, write=False) as connection:
+        require_chain(connection, chain)
         names = [name for name in chains(connection) if chain in (None, name)]
     done = [_prune_chain(data_dir, name, before_s) for name in names]
     if as_json:

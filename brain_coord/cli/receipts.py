@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, NoReturn, TextIO
 
 import typer
 from sqlalchemy import Connection
 
 from brain_coord.cli.prune import prune
+from brain_coord.cli.receipt_filters import require_chain, require_key
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
 from brain_coord.receipts.chain import Sealed
 from brain_coord.receipts.columns import csv_head, csv_row
@@ -73,15 +74,26 @@ def export(
 ) -> None:
     """Write receipts in the order of their chain. JSON lines are what `receipts verify` takes."""
     filters = {"key_id": key, "chain": chain, "from_s": _time(since), "to_s": _time(until)}
+    fault: OSError | None = None
     with open_store(data_dir, write=False) as connection:
+        require_key(connection, key)
+        require_chain(connection, chain)
         receipts = _pages(connection, filters)
-        if as_json:
-            print_json([receipt.envelope() for receipt in receipts])
-        elif output is None or str(output) == "-":
-            _write(receipts, form, sys.stdout)
-        else:
-            with _private_file(output) as file:
-                _write(receipts, form, file)
+        try:
+            if as_json:
+                print_json([receipt.envelope() for receipt in receipts])
+            elif output is None or str(output) == "-":
+                _write(receipts, form, sys.stdout)
+            else:
+                with _private_file(output) as file:
+                    _write(receipts, form, file)
+            sys.stdout.flush()
+        except OSError as error:
+            fault = error  # of the output: the store must not be blamed for it
+    if isinstance(fault, BrokenPipeError):
+        raise fault  # whoever read it has enough, as with any other command
+    if fault is not None:
+        _not_written(output, fault)
 
 
 @receipts_app.command("show")
@@ -159,7 +171,7 @@ def _say_good(found: Verification, as_json: bool) -> None:
         return
     count = "1 receipt" if found.receipts == 1 else f"{found.receipts} receipts"
     spans = ", ".join(f"{name} links {found.first[name].seq} to {last.seq}" for name, last in found.last.items())
-    typer.echo(f"good: {count}, chain {spans}" + (f", {found.gaps} gaps" if found.gaps else ""))
+    typer.echo(f"good: {count}, chain {spans}" + (f", gaps: {found.gaps}" if found.gaps else ""))
     signed = f"signed by {', '.join(sorted(found.signers))}"
     typer.echo(
         signed if found.trusted else f"{signed} (compare with the coordinator's GET /v1/signer, or pass --signer)"
@@ -208,5 +220,10 @@ def _private_file(path: Path) -> TextIO:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        fail("unwritable", f"cannot write {path}: {error.strerror or error}", "Name another file", USAGE)
+        _not_written(path, error)
     return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+
+
+def _not_written(path: Path | None, error: OSError) -> NoReturn:
+    where = "standard output" if path is None or str(path) == "-" else str(path)
+    fail("unwritable", f"cannot write {where}: {error.strerror or error}", "Name another file", USAGE)

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Final, Literal
 import structlog
 import typer
 
-from brain_coord.cli.store_access import CONFIG, DataDir, fail
+from brain_coord.cli.store_access import CONFIG, DataDir, exit_code_of, fail
 from brain_coord.config.faults import ConfigError
 from brain_coord.config.load import Loaded, load
 from brain_coord.coordinator import Coordinator
 from brain_coord.observe.logs import configure_logs
 from brain_coord.receipts.signer import SignerError
 from brain_coord.routing.vocabulary import CommunityFirst
-from brain_coord.server import PortTaken, serve
+from brain_coord.server import CannotListen, serve
 from brain_coord.store.errors import StoreError
 from brain_node.contract.catalog import CatalogError
 
@@ -139,9 +139,9 @@ def serve_command(
 
         uvloop.run(serve(settings, ready, read))
     except (StoreError, SignerError, CatalogError) as error:
-        fail(error.code, error.message, error.next_step, CONFIG)
-    except PortTaken as error:
-        fail("port_taken", str(error), "Stop what listens there, or choose another --port", CONFIG)
+        fail(error.code, error.message, error.next_step, exit_code_of(error))
+    except CannotListen as error:
+        fail("cannot_listen", str(error), "Stop what listens there, or choose another --host or --port", CONFIG)
     except (KeyboardInterrupt, asyncio.CancelledError):
         os._exit(130)
 

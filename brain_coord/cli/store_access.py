@@ -59,10 +59,14 @@ def store_errors() -> Iterator[None]:
     """An error of the store ends the command."""
     try:
         yield
-    except StoreUnavailable as error:
-        fail(error.code, error.message, error.next_step, TEMPORARY)
     except (StoreError, SignerError) as error:
-        fail(error.code, error.message, error.next_step)
+        fail(error.code, error.message, error.next_step, exit_code_of(error))
+
+
+def exit_code_of(error: Exception) -> int:
+    """Whether an error of the store passes by itself: what a service manager should try again."""
+    passes = isinstance(error, StoreUnavailable) and error.code != "database_damaged"
+    return TEMPORARY if passes else CONFIG
 
 
 def store_url(data_dir: Path) -> str | None:

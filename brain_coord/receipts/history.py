@@ -89,8 +89,8 @@ def trusted_keys(published: Any) -> dict[str, bytes]:
             trusted[entry["key_id"]] = _endorsed_key(chain, entry, trusted)
     except HistoryError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise HistoryError(f"this is not a key history ({error!r})") from None
+    except (KeyError, TypeError, ValueError):
+        raise HistoryError("this is no key history as GET /v1/signer answers it") from None
     if chain not in trusted:
         raise HistoryError(f"the key that chain {chain} is named after is missing")
     return trusted

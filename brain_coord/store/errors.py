@@ -1,8 +1,8 @@
 """What can go wrong with the store, as errors with a stable code, one line of cause and the next step.
 
 `StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
-codes are `database_down`, `database_slow`, `database_busy`, `disk_full`, `disk_error`, `spool_full`, `store_closed`,
-`chain_conflict`.
+codes are `database_down`, `database_slow`, `database_busy`, `database_damaged`, `disk_full`, `disk_error`, `spool_full`,
+`store_closed`, `chain_conflict`.
 """
 
 import errno
@@ -40,12 +40,15 @@ _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY: "database_busy",
     sqlite3.SQLITE_LOCKED: "database_busy",
     sqlite3.SQLITE_INTERRUPT: "database_slow",
+    sqlite3.SQLITE_CORRUPT: "database_damaged",
+    sqlite3.SQLITE_NOTADB: "database_damaged",
 }
 _NEXT_STEPS = {
     "disk_full": "Free space on the disk that holds the data directory",
     "disk_error": "Look at the disk that holds the data directory: full, over a quota, or failing",
     "database_busy": "Another program holds the database; end it or wait",
     "database_slow": "Look at the database server's load and its disk",
+    "database_damaged": "Stop the coordinator and restore a backup, see `brain-coord db backup --help`",
     "database_down": "Check that the database runs and that its address is right",
 }
 
@@ -67,7 +70,7 @@ def unavailable(error: Exception) -> StoreUnavailable | None:
         plain = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if isinstance(cause, sqlite3.OperationalError) and plain != sqlite3.SQLITE_ERROR:
             return _unavailable(_SQLITE_CODES.get(plain, "database_down"), str(cause))
-        return None
+        return _unavailable(_SQLITE_CODES[plain], str(cause)) if plain in _SQLITE_CODES else None
     if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
         sqlstate = getattr(cause, "sqlstate", None) or ""
         code = {"53100": "disk_full", "57014": "database_slow", "55P03": "database_busy"}.get(sqlstate, "database_down")

@@ -168,7 +168,7 @@ def _fail(fault: EngineError, *, as_json: bool) -> NoReturn:
     if as_json:
         shape = {"error": {"code": fault.code, "message": fault.message, "next_step": fault.next_step}}
         typer.echo(json.dumps(shape))
-    typer.echo(f"error [{fault.code}]: {fault.message}\nnext: {fault.next_step}", err=True)
+    typer.echo(f"error [{fault.code}]: {fault.message}\n  next: {fault.next_step}", err=True)
     raise typer.Exit(exit_codes.UNAVAILABLE)
 
 

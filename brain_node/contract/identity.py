@@ -119,7 +119,8 @@ def load_identity(path: Path) -> Identity:
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:
-        raise IdentityError(f"cannot read the key file {path}: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise IdentityError(f"cannot read the key file {path}: {reason}") from None
     try:
         return Identity.parse(text)
     except IdentityError:

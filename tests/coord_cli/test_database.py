@@ -4,10 +4,14 @@ import asyncio
 import json
 import sqlite3
 import stat
+from pathlib import Path
+
+import pytest
 
 from brain_coord.receipts.verify import verify_lines
 from brain_coord.store.store import Store
 from tests.support.coordinator import brain_coord
+from tests.support.ports import free_port
 from tests.support.receipts import draft
 
 
@@ -50,11 +54,65 @@ def test_a_backup_never_overwrites_and_leaves_nothing_half_done(tmp_path):
     (kept / "mine").write_text("x")
     refused = command(tmp_path / "live", "backup", str(kept))
     assert refused.returncode == 2
-    assert "not empty" in refused.stderr
+    assert "not_empty" in refused.stderr
     assert (kept / "mine").read_text() == "x"
-    failed = command(tmp_path / "live", "backup", str(tmp_path / "copy"))  # no signing key was made yet
+    failed = command(tmp_path / "live", "backup", str(tmp_path / "copy"))
     assert failed.returncode == 78
+    assert failed.stderr.startswith("error [no_signing_key]")
     assert not (tmp_path / "copy").exists()
+    command(tmp_path / "none", "upgrade")
+    brain_coord("keys", "new-chain", "--data-dir", str(tmp_path / "none"))
+    for place in (kept / "mine", Path("/proc/none")):
+        wrong = command(tmp_path / "none", "backup", str(place))
+        assert wrong.returncode in (2, 78)
+        assert "Traceback" not in wrong.stderr
+    assert (kept / "mine").read_text() == "x"
+
+
+async def test_a_backup_that_is_older_than_the_last_receipt_goes_on_with_a_chain_of_its_own(tmp_path):
+    live, back = tmp_path / "live", tmp_path / "back"
+    store = await Store.open(live)
+    await store.append_receipt(draft(1))
+    await asyncio.to_thread(command, live, "backup", str(back))
+    lost = await store.append_receipt(draft(2))
+    await store.close()
+
+    (back / "signing.key").unlink()
+    begun = await asyncio.to_thread(brain_coord, "keys", "new-chain", "--data-dir", str(back))
+    assert begun.returncode == 0, begun.stderr
+    restored = await Store.open(back)
+    again = await restored.append_receipt(draft(3))
+    found = verify_lines([sealed.line() async for sealed in restored.export_receipts()])
+    await restored.close()
+    assert (lost.seq, again.seq) == (2, 1)
+    assert (found.bad, found.receipts, len(found.last)) == (None, 2, 2)
+
+
+@pytest.mark.parametrize("arguments", [("nodes",), ("key", "list"), ("db", "check"), ("serve", "--port", "0")])
+def test_a_store_that_is_no_database_is_named_and_nothing_is_tried_again(tmp_path, arguments):
+    (tmp_path / "coord.db").write_bytes(b"not a database, whatever it was" * 200)
+    said = brain_coord(*arguments, "--data-dir", str(tmp_path))
+    assert said.returncode == 78
+    assert said.stderr.startswith(
+        "error [database_damaged]: the store cannot be used: file is not a database\n  next: "
+    )
+
+
+@pytest.mark.parametrize("arguments", [("nodes",), ("serve", "--port", "0")])
+def test_a_database_server_that_is_away_is_worth_another_try(tmp_path, arguments):
+    """A service manager that starts both at once must not give the coordinator up."""
+    away = {"BRAIN_COORD_DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/brain"}
+    said = brain_coord(*arguments, "--data-dir", str(tmp_path), env=away)
+    assert said.returncode == 75
+    assert said.stderr.startswith("error [database_down]")
+
+
+def test_a_data_folder_that_is_a_file_is_an_error_of_one_line(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for words in ("nodes", "status", "targets"):
+        said = brain_coord(words, "--data-dir", str(tmp_path / "file"))
+        assert said.returncode in (75, 78)
+        assert said.stderr.startswith("error [")
 
 
 def test_a_store_of_a_later_version_is_named_and_left_alone(tmp_path):

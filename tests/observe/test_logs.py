@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -64,3 +66,25 @@ async def test_no_log_line_holds_a_word_of_prompt_or_answer(tmp_path: Path):
         assert record["request_id"].startswith("req-")
         assert record["decision"].startswith("d-")
         assert record["receipt"] is None or record["receipt"][2:] == record["decision"][2:]
+
+
+def test_what_libraries_say_has_the_form_of_every_other_line():
+    said = subprocess.run(
+        [sys.executable, "-c", LIBRARY_SPEAKS], capture_output=True, text=True, check=True, timeout=60
+    ).stderr
+    (first, second) = [json.loads(line) for line in said.splitlines()]
+    assert (first["event"], first["level"], first["logger"]) == ("no [Errno 98]", "error", "some.library")
+    assert "ZeroDivisionError" in second["exception"]
+
+
+LIBRARY_SPEAKS = """
+import logging
+from brain_coord.observe.logs import configure_logs
+configure_logs(as_json=True, level="info")
+logging.getLogger("some.library").info("unheard")
+logging.getLogger("some.library").error("no %s", "[Errno 98]")
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("some.library").exception("fault")
+"""

@@ -5,6 +5,9 @@ import base64
 import json
 import os
 import stat
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -148,6 +151,26 @@ def test_an_export_may_be_of_one_key_or_time(data_dir):
     assert START_S + 2 == 1_750_000_002.0
     run("export", "--data-dir", data_dir, "--from", "yesterday", code=2)
     run("export", "--data-dir", data_dir, "--output", data_dir, code=2)
+
+
+def test_a_key_or_chain_that_is_not_there_is_an_error_and_no_empty_export(data_dir):
+    for option in ("--key", "--chain"):
+        result = runner.invoke(receipts_app, ["export", "--data-dir", str(data_dir), option, "k-zz"])
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error [no_such_")
+    run("prune", "--data-dir", data_dir, "--older-than", "1d", "--chain", "zz", code=2)
+
+
+def test_whoever_reads_only_the_first_lines_of_an_export_is_no_fault_of_the_store(data_dir):
+    words = [sys.executable, "-m", "brain_coord", "receipts", "export", "--data-dir", str(data_dir), "--output"]
+    with Path("/dev/full").open("wb") as full:
+        said = subprocess.run([*words, "-"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert said.stderr.startswith("error [unwritable]: cannot write standard output")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        said = subprocess.run([*words, "-"], stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert said.stderr == ""
 
 
 def test_an_export_in_other_forms(data_dir):
