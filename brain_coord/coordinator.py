@@ -1,7 +1,7 @@
 """The composition: every room of the coordinator, wired once, started and stopped in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -32,6 +32,7 @@ from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.link.endpoint import NodeGate
 from brain_coord.link.orders import Orders
 from brain_coord.link.socket import refuse
+from brain_coord.loops import for_ever
 from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.tokenizer import Tokenizers
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
@@ -204,12 +205,12 @@ class Coordinator:
         if settings.log_level == "debug":  # with each job a node's state may change
             registry.on_change.append(_log_change)
         await admin.start()
-        self._run(lag.run(), gate.watch(), benchmarks.run(), scores.run(), watch.run(), classes.prober.run())
+        self._run(lag.run, gate.watch, benchmarks.run, scores.run, watch.run, classes.prober.run)
         retention = Retention(store, settings.store.receipts_days)
         if self.cluster is not None:
             retention.shared_is_ours = self.cluster.leads
-        self._run(browser.run(), retention.run())
-        self._run(canaries.run(), opinions.run(), orders.tell_skips())
+        self._run(browser.run, retention.run)
+        self._run(canaries.run, opinions.run, orders.tell_skips)
         return self
 
     def _join(self, settings: ClusterSettings, desk: NodeDesk) -> "Replica":
@@ -232,7 +233,7 @@ class Coordinator:
         for nodes in self.classes.nodes:
             nodes.elsewhere = replica.target
         desk.on_decided.append(replica.decided)
-        self._run(replica.run())
+        self._run(replica.run)
         return replica
 
     async def _status(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -249,8 +250,8 @@ class Coordinator:
             "cluster": None if self.cluster is None else self.cluster.status(),
         }
 
-    def _run(self, *loops: Coroutine[Any, Any, None]) -> None:
-        self._tasks += [asyncio.create_task(loop) for loop in loops]
+    def _run(self, *loops: Callable[[], Awaitable[None]]) -> None:
+        self._tasks += [asyncio.create_task(for_ever(loop)) for loop in loops]
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI: the hot routes and the websockets go straight to their rooms, everything else through FastAPI."""

@@ -40,6 +40,7 @@ LAYERS = [
         "brain_coord.app",
         "brain_coord.admin",
         "brain_coord.coordinator",
+        "brain_coord.loops",
         "brain_coord.memory",
         "brain_coord.node_desk",
         "brain_coord.tab_desk",
