@@ -2,10 +2,11 @@
 
 import secrets
 import time
+from asyncio import to_thread
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -25,6 +26,9 @@ from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
 log = structlog.get_logger("brain.browser")
+
+LONG_BYTES: Final = 16 * 1024
+"""A body that is read beside the event loop."""
 
 
 @dataclass(slots=True)
@@ -72,8 +76,10 @@ class TabsTarget:
         Raises:
             TargetFault: there is none now.
         """
+        asked = job.body, self.browser_model, self.speech
         try:
-            request = read_chat(job.body, self.browser_model, self.speech)
+            # Other streams must not wait while a long text is cut into tokens.
+            request = await to_thread(read_chat, *asked) if len(job.body) > LONG_BYTES else read_chat(*asked)
         except ChatRefused as refused:
             if self.others_may:
                 raise TargetFault("unsupported", str(refused), ran=False, blame=False) from None

@@ -1,5 +1,6 @@
 """An answer on its way through tabs, of which one does not do what it should: the others go on, and it pays."""
 
+import threading
 from dataclasses import dataclass, field
 from time import monotonic
 from types import SimpleNamespace
@@ -7,12 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from brain_coord.browser.chat import LONG_BYTES, TabsTarget
+from brain_coord.browser.chat_request import ChatRefused
 from brain_coord.browser.holders import StageKeeper
 from brain_coord.browser.models import add_model
 from brain_coord.browser.pipeline import Pipeline
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
+from brain_coord.classes.target import JobSpec
 from brain_coord.fleet.node import Session
 from brain_coord.measure.lag import LoopLag
 from brain_node.contract.messages import Offer, Report
@@ -103,3 +107,19 @@ async def test_without_another_tab_the_answer_ends_and_says_why(tabs, model, mon
     pipeline.close()
     assert caught.value.cause == "wrong_result"
     assert failures(liar) == ["wrong_result"]
+
+
+@pytest.mark.parametrize(("size_bytes", "beside"), [(LONG_BYTES, False), (LONG_BYTES + 1, True)])
+async def test_a_long_text_is_cut_into_tokens_beside_the_event_loop(model, monkeypatch, size_bytes, beside):
+    threads = []
+
+    def read_chat(*_):
+        threads.append(threading.current_thread())
+        raise ChatRefused("too long")
+
+    monkeypatch.setattr("brain_coord.browser.chat.read_chat", read_chat)
+    target = TabsTarget(None, None, model, None, None, None)
+    job = JobSpec("req-1", model.model_id, "/v1/chat/completions", b"x" * size_bytes, 60.0)
+    exchange = await target.start(job)
+    assert (await exchange.head()).status == 400
+    assert (threads[0] is not threading.main_thread()) is beside
