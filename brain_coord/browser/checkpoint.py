@@ -109,6 +109,8 @@ def read_config(folder: Path) -> Qwen3Config:
         )
     except KeyError as error:
         raise CheckpointError(f"config.json does not say {error.args[0]}") from None
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"config.json holds a value of the wrong kind: {error}") from None
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -135,14 +137,19 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
             if length > min(size, 100_000_000):
                 raise CheckpointError(f"{path} is no safetensors file")
-            header = json.loads(file.read(length))
+            try:
+                header = dict(json.loads(file.read(length)))
+            except (ValueError, TypeError):
+                raise CheckpointError(f"{path} is no safetensors file") from None
+        header.pop("__metadata__", None)
         for name, entry in header.items():
-            if name == "__metadata__":
-                continue
-            begin, end = entry["data_offsets"]
-            if entry["dtype"] not in DTYPES:
-                raise CheckpointError(f"{name} is of type {entry['dtype']}; tabs read {', '.join(DTYPES)}")
-            tensor = Tensor(name, entry["dtype"], tuple(entry["shape"]), path.name, 8 + length + begin)
+            try:
+                dtype, shape, (begin, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
+            except (KeyError, TypeError, ValueError):
+                raise CheckpointError(f"{path} does not say where {name} is") from None
+            if dtype not in DTYPES:
+                raise CheckpointError(f"{name} is of type {dtype}; tabs read {', '.join(DTYPES)}")
+            tensor = Tensor(name, dtype, shape, path.name, 8 + length + begin)
             if tensor.size_bytes != end - begin or 8 + length + end > size:
                 raise CheckpointError(f"{name} in {path} is not whole")
             found[name] = tensor

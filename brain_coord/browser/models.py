@@ -19,6 +19,7 @@ from brain_coord.browser.checkpoint import (
     read_tensors,
     stage_tensors,
 )
+from brain_coord.browser.speech import Speech
 
 FOLDER: Final = "browser-models"
 PIECE_BYTES: Final = 8 * 1024 * 1024
@@ -118,8 +119,7 @@ def add_model(data_dir: Path, folder: Path, model_id: str, *, stages: int, repli
         raise CheckpointError(f"{model_id!r} is no model id; use small letters, digits and . _ - /")
     folder = folder.resolve()
     config, tensors = read_config(folder), read_tensors(folder)
-    if not (folder / "tokenizer.json").exists():
-        raise CheckpointError(f"{folder} has no tokenizer.json")
+    Speech(folder)  # a model that cannot be talked to is not offered, so it is better said now
     if not 1 <= stages <= config.num_hidden_layers:
         raise CheckpointError(
             f"a model of {config.num_hidden_layers} layers has 1 to {config.num_hidden_layers} stages"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,10 @@ class Shelf:
 
     async def look(self) -> None:
         """Take what changed."""
-        found = {path: path.stat().st_mtime_ns for path in model_files(self.data_dir)}
+        found = {}
+        for path in model_files(self.data_dir):
+            with suppress(FileNotFoundError):  # it was removed just now
+                found[path] = path.stat().st_mtime_ns
         if found == self._seen:
             return
         self._seen = found
@@ -39,7 +43,7 @@ class Shelf:
             try:
                 model = read_model(path)
                 speech[model.model_id] = Speech(model.folder)
-            except (CheckpointError, OSError, ValueError, KeyError) as error:
+            except (CheckpointError, OSError, ValueError, KeyError, TypeError) as error:
                 log.warning("browser model not offered", file=str(path), reason=str(error))
                 continue
             models[model.model_id] = model

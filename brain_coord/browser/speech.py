@@ -26,7 +26,7 @@ class Speech:
     """One model's tokenizer and template.
 
     Raises:
-        CheckpointError: the library for tokenizers is not installed.
+        CheckpointError: one of the two is damaged, or the library for tokenizers is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +34,12 @@ class Speech:
             from tokenizers import Tokenizer
         except ImportError:
             raise CheckpointError("tokenizers are not installed; pip install 'brain-node[browser]'") from None
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if not (folder / "tokenizer.json").exists():
+            raise CheckpointError(f"{folder} has no tokenizer.json")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the library has no type of its own for what is wrong with a file
+            raise CheckpointError(f"{folder / 'tokenizer.json'} is no tokenizer: {error}") from None
         settings = _read(folder / "tokenizer_config.json")
         source = settings.get("chat_template")
         if (folder / "chat_template.jinja").exists():
@@ -43,7 +48,10 @@ class Speech:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _refuse
         environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
-        self._template = environment.from_string(source) if isinstance(source, str) else None
+        try:
+            self._template = environment.from_string(source) if isinstance(source, str) else None
+        except TemplateError as error:
+            raise CheckpointError(f"the chat template in {folder} cannot be read: {error}") from None
         self._names = {name: settings.get(name) for name in ("bos_token", "eos_token")}
         ends = _read(folder / "generation_config.json").get("eos_token_id")
         if ends is None:
@@ -63,7 +71,8 @@ class Speech:
             text = self._template.render(given)
         except (TemplateError, TypeError) as error:
             raise SpeechError(f"the model's chat template refuses these messages: {error}") from None
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        (encoded,) = self._tokenizer.encode_batch([text], add_special_tokens=False)  # `encode` would keep the GIL
+        return list(encoded.ids)
 
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens say."""
@@ -71,7 +80,10 @@ class Speech:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from None
     return data if isinstance(data, dict) else {}
 
 

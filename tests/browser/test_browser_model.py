@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import struct
 
 import numpy as np
 import pytest
+import structlog
 
-from brain_coord.browser.checkpoint import Embeddings, read_tensors
-from brain_coord.browser.models import PIECE_BYTES, read_bytes, read_model
+from brain_coord.browser.checkpoint import CheckpointError, Embeddings, read_tensors
+from brain_coord.browser.models import FOLDER, PIECE_BYTES, add_model, model_files, read_bytes, read_model
+from brain_coord.browser.shelf import Shelf
 from tests.support.coordinator import brain_coord
 from tests.support.models import build_known_text_model
 from tests.support.qwen3 import build_known_qwen3
@@ -79,6 +82,8 @@ def edit(folder, **members):
         ({"attention_bias": True}, "biases"),
         ({"use_sliding_window": True}, "sliding windows"),
         ({"num_hidden_layers": 3}, "lacks model.layers.2"),
+        ({"hidden_size": None}, "of the wrong kind"),
+        ({"rope_theta": "far"}, "of the wrong kind"),
     ],
 )
 def test_what_the_kernels_cannot_run_is_refused_with_the_reason(tmp_path, folder, members, reason):
@@ -98,3 +103,61 @@ def test_damaged_files_and_other_models_are_refused(tmp_path, folder):
     build_known_text_model(tmp_path / "llama")
     assert "'llama'" in add(tmp_path, tmp_path / "llama").stderr
     assert "cannot read" in add(tmp_path, tmp_path / "nothing").stderr
+
+
+def tensors(header):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("model.safetensors", b"", "no safetensors file"),
+        ("model.safetensors", tensors(b"\xff\xfe"), "no safetensors file"),
+        ("model.safetensors", tensors([1]), "no safetensors file"),
+        ("model.safetensors", tensors({"w": {"dtype": "F32", "shape": [1]}}), "does not say where w is"),
+        ("model.safetensors", tensors({"w": 1}), "does not say where w is"),
+        ("model.safetensors", tensors({"w": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}), "not whole"),
+        ("tokenizer.json", b"{}", "is no tokenizer"),
+        ("tokenizer.json", b"\xff", "is no tokenizer"),
+        ("tokenizer_config.json", b"{", "cannot read"),
+        ("tokenizer_config.json", json.dumps({"chat_template": "{% for %}"}).encode(), "chat template"),
+        ("config.json", b"[]", "holds no object"),
+    ],
+)
+def test_damaged_files_are_refused_by_name_and_do_not_keep_other_models_from_tabs(
+    tmp_path, folder, name, content, reason
+):
+    good = tmp_path / "good"
+    build_known_qwen3(good)
+    add_model(tmp_path, good, "good/model", stages=1, replicas=1)
+    add_model(tmp_path, folder, MODEL, stages=1, replicas=1)
+    (folder / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=reason):
+        add_model(tmp_path, folder, MODEL, stages=1, replicas=1)
+    assert offered(tmp_path) == ["good/model"]
+
+
+def offered(data_dir):
+    shelf = Shelf(data_dir)
+    shelf._read(model_files(data_dir))
+    return sorted(shelf.models)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"folder": 5}'])
+def test_a_damaged_entry_is_told_and_the_others_are_offered(tmp_path, folder, content):
+    add_model(tmp_path, folder, MODEL, stages=1, replicas=1)
+    (tmp_path / FOLDER / "broken.json").write_text(content)
+    with structlog.testing.capture_logs() as logs:
+        assert offered(tmp_path) == [MODEL]
+    assert [entry["event"] for entry in logs] == ["browser model not offered"]
+
+
+async def test_an_entry_that_goes_while_it_is_looked_at_is_no_fault(tmp_path, folder, monkeypatch):
+    add_model(tmp_path, folder, MODEL, stages=1, replicas=1)
+    seen = [*model_files(tmp_path), tmp_path / FOLDER / "gone.json"]
+    monkeypatch.setattr("brain_coord.browser.shelf.model_files", lambda _: seen)
+    shelf = Shelf(tmp_path)
+    await shelf.look()
+    assert sorted(shelf.models) == [MODEL]
