@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from brain_coord.receipts.history import SignerKey, endorse, first_key
 from brain_coord.receipts.signer import KEY_FILE, NEXT_KEY_FILE, Signer, SignerError
+from brain_coord.store.receipt_rows import chain_head
 from brain_coord.store.signer_keys import add_signer_key, get_signer_key, list_signer_keys
 
 
@@ -43,7 +44,8 @@ def rotate(connection: Connection, data_dir: Path, now_s: float) -> SignerKey:
     with it. A rotation that was interrupted is completed, not repeated.
 
     Raises:
-        SignerError: the current key cannot be used.
+        SignerError: the current key cannot be used, or has not begun its chain, which has to begin under the key that it is
+            named after (`chain_not_begun`).
     """
     try:
         old = Signer.load(data_dir / KEY_FILE)
@@ -55,6 +57,12 @@ def rotate(connection: Connection, data_dir: Path, now_s: float) -> SignerKey:
     if known is None:
         known = first_key(old, now_s)
         add_signer_key(connection, known)
+    if not chain_head(connection, known.chain).seq:
+        raise SignerError(
+            "chain_not_begun",
+            f"nothing has been signed with the key of chain {known.chain} yet",
+            f"Keep it; or stop the coordinator, delete {data_dir / KEY_FILE}, and run `brain-coord keys new-chain`",
+        )
     new = _next_key(data_dir)
     entry = get_signer_key(connection, new.key_id)
     if entry is None:

@@ -293,12 +293,14 @@ class Writer:
         if self._ledger is None:
             error = StoreError("no_chain", "this store was opened without a signing key", "Open it with one")
             return [error] * len(drafts)
-        try:
-            if self._outage.cause is None and self._ledger.needs_database:
+        if self._outage.cause is None and self._ledger.needs_database:
+            try:
                 self._transaction(self._ledger.prepare)
+            except StoreUnavailable as failure:  # receipts can be sealed all the same while the chain's end is known
+                self._outage.begins(failure, time.monotonic())
+        try:
             return self._ledger.seal(drafts)
         except StoreUnavailable as failure:
-            self._outage.begins(failure, time.monotonic())
             return [self._outage.cause or failure] * len(drafts)
 
     def _apply(self, connection: Connection, batch: Sequence[Write], entries: Sequence[Entry | Exception]) -> list[Any]:

@@ -1,5 +1,6 @@
 """`brain-coord key`, `token` and `keys`: what is created is shown once, what is listed is never a secret."""
 
+import asyncio
 import json
 
 import pytest
@@ -11,6 +12,8 @@ from brain_coord.cli.tokens import token_app
 from brain_coord.receipts.history import trusted_keys
 from brain_coord.store import api_keys, join_tokens
 from brain_coord.store.session import session
+from brain_coord.store.store import Store
+from tests.support.receipts import draft
 
 runner = CliRunner()
 
@@ -103,9 +106,17 @@ def test_an_empty_list_is_an_empty_list(call, app):
     assert (result.stdout, result.stderr.startswith("no ")) == ("", True)
 
 
-def test_signing_keys_are_made_rotated_and_published(call):
+async def first_receipt(data_dir):
+    store = await Store.open(data_dir)
+    await store.append_receipt(draft(1))
+    await store.close()
+
+
+def test_signing_keys_are_made_rotated_and_published(call, data_dir):
     assert "signing_key_missing" in call(keys_app, "rotate", code=78).stderr
     begun = answer(call(keys_app, "new-chain", "--json"))
+    assert "chain_not_begun" in call(keys_app, "rotate", code=78).stderr
+    asyncio.run(first_receipt(data_dir))
     turned = answer(call(keys_app, "rotate", "--json"))
     assert turned["endorsed_by"] == begun["key_id"] == begun["chain"] == turned["chain"]
     (history,) = answer(call(keys_app, "list", "--json"))

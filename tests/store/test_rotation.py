@@ -9,7 +9,10 @@ from brain_coord.receipts.signer import KEY_FILE, NEXT_KEY_FILE, Signer, SignerE
 from brain_coord.receipts.verify import verify_lines
 from brain_coord.store import signing
 from brain_coord.store.session import session
+from tests.store.conftest import IMPATIENT
+from tests.store.test_spool import held
 from tests.support.receipts import draft
+from tests.support.stores import recovered
 
 
 def rotate(data_dir):
@@ -52,14 +55,14 @@ async def test_the_chain_keeps_its_name_after_a_rotation_and_a_restart(open_stor
 
 
 async def test_a_rotation_that_was_interrupted_is_completed_at_the_next_start(open_store, data_dir):
-    await open_store()
+    await (await open_store()).append_receipt(draft(1))
     await open_store.close()
     with session(data_dir) as connection:
         entry = signing.rotate(connection, data_dir, time.time())
     assert (data_dir / NEXT_KEY_FILE).exists()
     store = await open_store()
     assert not (data_dir / NEXT_KEY_FILE).exists()
-    assert (await store.append_receipt(draft(1))).signer == entry.key_id
+    assert (await store.append_receipt(draft(2))).signer == entry.key_id
 
 
 async def test_a_rotation_that_did_not_reach_the_store_changes_nothing(open_store, data_dir):
@@ -73,8 +76,31 @@ async def test_a_rotation_that_did_not_reach_the_store_changes_nothing(open_stor
 
 async def test_two_rotations_after_another_endorse_each_other(open_store, data_dir):
     store = await open_store()
+    await store.append_receipt(draft(1))
     keys = [rotate(data_dir) for _ in range(3)]
     assert [key.endorsed_by for key in keys] == [store.chain, keys[0].key_id, keys[1].key_id]
+
+
+async def test_a_key_that_has_signed_nothing_yet_is_not_replaced_as_its_chain_is_named_after_it(open_store, data_dir):
+    store = await open_store()
+    with pytest.raises(SignerError) as error:
+        rotate(data_dir)
+    assert error.value.code == "chain_not_begun"
+    await store.append_receipt(draft(1))
+    rotate(data_dir)
+    await store.append_receipt(draft(2))
+    assert len((await check(store)).signers) == 2
+
+
+async def test_a_key_that_is_rotated_right_before_the_database_goes_away_costs_no_receipt(open_store, data_dir):
+    store = await open_store(options=IMPATIENT)
+    await store.append_receipt(draft(1))
+    entry = rotate(data_dir)
+    with held(data_dir):
+        assert (await store.append_receipt(draft(2))).signer == store.chain
+    await recovered(store)
+    assert (await store.append_receipt(draft(3))).signer == entry.key_id
+    assert (await check(store)).receipts == 3
 
 
 async def test_a_strangers_key_in_place_of_the_file_is_not_used_by_a_running_coordinator(open_store, data_dir):
