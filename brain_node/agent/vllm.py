@@ -265,7 +265,7 @@ class VllmSource:
 
     async def _check_card(self, engine: LaunchedEngine) -> None:
         lost = lost_reason(engine.placement, self._hardware.inventory)
-        if lost == engine.lost:
+        if lost == engine.lost or (lost is None and engine.supervisor.stopping):  # looked at again soon
             return
         was, engine.lost = engine.lost, lost
         self._changed()

@@ -62,6 +62,7 @@ class EngineSupervisor:
         )
         self._mail: asyncio.Queue[Event | _Ask] = asyncio.Queue()
         self._owner: asyncio.Task[None] | None = None
+        self._stops = 0
         self._listeners: list[Callable[[EngineView], None]] = []
         self._shown: tuple[Any, ...] = ()
         self._changed = asyncio.Event()
@@ -84,14 +85,23 @@ class EngineSupervisor:
         """
         if self._owner is None or self._owner.done():
             return
-        loading = self._machine.state is State.STARTING
-        self._mail.put_nowait("stop")
-        await self._wait_for(lambda: self._machine.state in (State.STOPPING, State.STOPPED))
-        if not await self._wait_for(self._idle, drain_s) and abort is not None:
-            await abort()
-            await self._wait_for(self._idle, 1.0)
-        self._mail.put_nowait("end loading" if loading else "end")
-        await asyncio.wait([self._owner])
+        self._stops += 1
+        try:
+            loading = self._machine.state is State.STARTING
+            self._mail.put_nowait("stop")
+            await self._wait_for(lambda: self._machine.state in (State.STOPPING, State.STOPPED))
+            if not await self._wait_for(self._idle, drain_s) and abort is not None:
+                await abort()
+                await self._wait_for(self._idle, 1.0)
+            self._mail.put_nowait("end loading" if loading else "end")
+            await asyncio.wait([self._owner])
+        finally:
+            self._stops -= 1
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop is under way: a start would come too early."""
+        return self._stops > 0
 
     def job(self) -> EngineJob | None:
         """Give the engine a job: note its signs of life there. `None` when it takes none now."""

@@ -32,7 +32,8 @@ class GpuReader:
     platform: Platform = field(default_factory=Platform.here)
     meminfo: Path = Path("/proc/meminfo")
     _started: bool = False
-    _known: dict[int, Gpu] = field(default_factory=dict)
+    _known: dict[int, tuple[Gpu, ...]] = field(default_factory=dict)
+    """What was last read at each place: a card, or its slices."""
 
     def read(self) -> Inventory:
         """Read all cards now. Never raises for what the driver says: faults are in `problems` and in each card's state."""
@@ -67,7 +68,8 @@ class GpuReader:
         for index in range(count):
             gpus.extend(self._read_card(index, system_memory, own_pids, found))
         vanished = sorted(self._known.keys() - set(range(count)))
-        gpus.extend(self._lost(index, "the driver no longer lists it", found) for index in vanished)
+        for index in vanished:
+            gpus.extend(self._lost(index, "the driver no longer lists it", found))
         if not gpus:
             found.append(problems.no_gpu())
         return Inventory(
@@ -88,8 +90,8 @@ class GpuReader:
             if error.value in _RESTART_AFTER:
                 raise
             reason = gone_reason(error) or f"it cannot be asked: {error} (NVML error {error.value})"
-            return (self._lost(index, reason, found),)
-        self._known[index] = card
+            return self._lost(index, reason, found)
+        self._known[index] = slices or (card,)
         if slices is None:
             if card.state is GpuState.UNSUPPORTED:
                 found.append(problems.gpu_unsupported(_label(card), card.reason or ""))
@@ -99,20 +101,12 @@ class GpuReader:
             return (replace(card, state=GpuState.UNSUPPORTED, reason="it is in MIG mode but has no slice"),)
         return slices
 
-    def _lost(self, index: int, reason: str, found: list[Problem]) -> Gpu:
-        before = self._known.get(index)
-        gpu = Gpu(
-            index=index,
-            uuid=before.uuid if before else None,
-            name=before.name if before else None,
-            kind=before.kind if before else GpuKind.DISCRETE,
-            state=GpuState.LOST,
-            reason=reason,
-            compute_capability=before.compute_capability if before else None,
-            pci_bus_id=before.pci_bus_id if before else None,
-        )
-        found.append(problems.gpu_lost(_label(gpu), reason))
-        return gpu
+    def _lost(self, index: int, reason: str, found: list[Problem]) -> tuple[Gpu, ...]:
+        """What was known at a place, as lost: with a card all of its slices, as engines run on those."""
+        unknown = Gpu(index=index, uuid=None, name=None, kind=GpuKind.DISCRETE, state=GpuState.LOST, reason=reason)
+        gpus = tuple(_as_lost(before, reason) for before in self._known.get(index, (unknown,)))
+        found.append(problems.gpu_lost(_label(gpus[0]), reason))
+        return gpus
 
     def _mark_visible(self, gpus: list[Gpu], found: list[Problem]) -> tuple[Gpu, ...]:
         value = self.environment.get("CUDA_VISIBLE_DEVICES")
@@ -132,7 +126,7 @@ class GpuReader:
 
     def _without_driver(self, problem: Problem) -> Inventory:
         # Cards that were there a moment ago did not become "none": they are lost for as long as the driver is silent.
-        gpus = tuple(self._lost(index, problem.message, []) for index in sorted(self._known))
+        gpus = tuple(gpu for index in sorted(self._known) for gpu in self._lost(index, problem.message, []))
         return Inventory(gpus=gpus, problems=(problem,))
 
     def _system_memory(self) -> SystemMemory | None:
@@ -140,6 +134,22 @@ class GpuReader:
             return parse_meminfo(self.meminfo.read_text(encoding="ascii", errors="replace"))
         except OSError:
             return None
+
+
+def _as_lost(before: Gpu, reason: str) -> Gpu:
+    """A card or slice of which nothing but its name can be counted on any more."""
+    return Gpu(
+        index=before.index,
+        uuid=before.uuid,
+        name=before.name,
+        kind=before.kind,
+        state=GpuState.LOST,
+        reason=reason,
+        compute_capability=before.compute_capability,
+        pci_bus_id=before.pci_bus_id,
+        parent_uuid=before.parent_uuid,
+        mig_index=before.mig_index,
+    )
 
 
 def _devices(gpus: list[Gpu]) -> list[Device]:

@@ -15,7 +15,7 @@ from brain_node.exit_codes import UNAVAILABLE
 from brain_node.relay.relay import Relay
 from tests.node.agent.conftest import sampled
 from tests.support.eventually import eventually
-from tests.support.fake_nvml import card
+from tests.support.fake_nvml import card, mig_slice
 from tests.support.fake_vllm import FakeVllm, starts_of
 from tests.support.lines import RecordedLine
 
@@ -138,6 +138,45 @@ async def test_a_lost_card_takes_its_model_out_and_only_its_own_and_comes_back(m
     machine.write()
     await sampled(source)
     await ready(source, 2)
+
+
+@pytest.mark.case("A-05")
+async def test_a_card_that_is_back_before_its_engine_has_ended_is_used_again(make_source, machine):
+    machine.cards = [card("NVIDIA GeForce RTX 4090", 24564)]
+    machine.write()
+    source = make_source(Flavour.CUDA, {"large": 16 * GIB}, FakeVllm(ignore_term=True))
+    await source.start(lambda: None)
+    await ready(source)
+    engine = source.engines[0]
+    machine.cards[0]["handle_error"] = 15
+    machine.write()
+    await sampled(source)
+    await eventually(lambda: engine.supervisor.view().state is State.STOPPING)
+    del machine.cards[0]["handle_error"]
+    machine.write()
+    await sampled(source)
+    await ready(source)
+    assert engine.supervisor.view().starts == 2
+
+
+@pytest.mark.case("A-05")
+async def test_an_engine_on_a_slice_of_a_lost_card_is_taken_out_and_comes_back(make_source, machine):
+    machine.cards = [card("NVIDIA A100-SXM4-80GB", 81920, cc="8.0", mig=1)]
+    machine.slices = [mig_slice(0, 0, "MIG-aaaa", 9728), mig_slice(0, 1, "MIG-bbbb", 9728)]
+    machine.write()
+    source = make_source(Flavour.CUDA, {"small": 6 * GIB})
+    await source.start(lambda: None)
+    await ready(source)
+    machine.cards[0]["handle_error"] = 15
+    machine.write()
+    await sampled(source)
+    await eventually(lambda: not source.offers())
+    assert "GPU 0 is lost" in source.claims()[0].cause
+    await eventually(lambda: source.engines[0].supervisor.view().state is State.STOPPED)
+    del machine.cards[0]["handle_error"]
+    machine.write()
+    await sampled(source)
+    await ready(source)
 
 
 async def test_what_did_not_fit_is_tried_again_when_memory_is_free(make_source, machine):
