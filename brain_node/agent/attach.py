@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
+import orjson
 import structlog
 
 from brain_node.agent.source import Changed, Places, details_of, one_line
@@ -37,8 +38,8 @@ def engine_base(url: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.username or parts.query)
-        _ = parts.port
-    except ValueError:
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError:  # a port or a name that cannot be one
         good = False
     if not good:
         raise EngineUrlError(f"`{url}` is no address of a server: write http://127.0.0.1:8000")
@@ -129,7 +130,10 @@ class AttachSource:
                 log.warning("engine_not_local", url=self._base, note="requests leave this machine on their way to it")
             while True:
                 before = (dict(self._ready), self._cause)
-                await self._check(http)
+                try:
+                    await self._check(http)
+                except Exception:  # one bad look must not be the last one
+                    log.exception("watch_failed")
                 if (self._ready, self._cause) != before:
                     self._since = time.monotonic()
                     log.info("engine_state", engine=self._base, ready=sorted(self._ready), cause=self._cause)
@@ -139,7 +143,7 @@ class AttachSource:
     async def _check(self, http: aiohttp.ClientSession) -> None:
         try:
             async with http.get(self._base + "/v1/models") as response:
-                listed = await response.json() if response.status == 200 else None
+                listed = orjson.loads(await response.read()) if response.status == 200 else None
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._missed(_cause_of(error))
@@ -164,6 +168,10 @@ class AttachSource:
 
 
 def _cause_of(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the server's name cannot be resolved"
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.ServerFingerprintMismatch):
+        return f"TLS with the server failed: {error}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connection refused: nothing listens at the server's address"
     if isinstance(error, TimeoutError):
@@ -187,8 +195,8 @@ def _listed(body: Any) -> dict[str, int | None] | None:
 async def _version(http: aiohttp.ClientSession, base: str) -> str | None:
     try:
         async with http.get(base + "/version") as response:
-            body = await response.json() if response.status == 200 else {}
+            body = orjson.loads(await response.read()) if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return None
     version = body.get("version") if isinstance(body, dict) else None
-    return version if isinstance(version, str) else None
+    return one_line(version) if isinstance(version, str) else None

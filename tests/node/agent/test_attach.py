@@ -1,5 +1,7 @@
 """A server that runs already: watched, offered while it lists the models, left as it is."""
 
+import asyncio
+
 import pytest
 
 from brain_node.agent import attach
@@ -7,6 +9,7 @@ from brain_node.agent.attach import AttachSource, EngineUrlError, engine_base
 from brain_node.contract.messages import Job
 from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine
+from tests.support.scripted_server import ScriptedServer
 
 MODEL = "qwen/qwen2.5-7b-instruct"
 JOB = Job(id="j", model=MODEL, path="/v1/chat/completions", deadline_s=1.0, body_bytes=0)
@@ -33,7 +36,7 @@ def test_the_address_with_or_without_v1(url, base):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://u:p@h", "http://h:port", "http://h?x=1"]
+    "url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://u:p@h", "http://h:port", "http://h?x=1", "http://a..b"]
 )
 def test_what_is_no_address_is_an_error(url):
     with pytest.raises(EngineUrlError):
@@ -61,6 +64,46 @@ async def test_a_model_is_offered_while_the_server_lists_it():
         assert "lists no model served-name; it has another" in source.claims()[0].cause
         assert len(changes) == 2
         await source.stop()
+
+
+LISTED = b'{"data": [{"id": "served-name", "max_model_len": 4096}]}'
+
+
+def plain(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        plain(b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        plain(b'{"data": [{"id": "served-name", "max_model_len": 1%s}]}' % (b"0" * 400)),
+        b"SSH-2.0-server\r\n\r\n",
+    ],
+)
+async def test_rubbish_is_told_as_such_and_the_next_look_is_as_good_as_ever(rubbish):
+    said = [rubbish]
+
+    async def answer(_: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(said[0])
+        await writer.drain()
+        return False
+
+    async with ScriptedServer(answer) as server:
+        source = AttachSource(server.url, {MODEL: "served-name"})
+        await source.start(lambda: None)
+        await eventually(lambda: "not usable" in (source.claims()[0].cause or ""))
+        said[0] = plain(LISTED)  # without a content type, too
+        await eventually(lambda: source.offers())
+        assert source.offers()[0].context == 4096
+        await source.stop()
+
+
+async def test_a_name_that_does_not_exist_is_not_taken_for_a_server_that_is_down():
+    source = AttachSource("http://no-such-host.invalid:8000", {MODEL: "served-name"})
+    await source.start(lambda: None)
+    await eventually(lambda: "name cannot be resolved" in (source.claims()[0].cause or ""))
+    await source.stop()
 
 
 async def test_a_server_that_goes_away_is_taken_out_and_comes_back():
