@@ -106,12 +106,17 @@ class Agent:
 
     # --- what the operator asks ---------------------------------------------------------------------------------------
 
-    def set_draining(self, draining: bool) -> None:
-        """Take no new jobs, or take them again; remembered over restarts."""
+    def set_draining(self, draining: bool) -> bool:
+        """Take no new jobs, or take them again; tells whether that is remembered over restarts."""
         (self.desk.closed_by.add if draining else self.desk.closed_by.discard)("operator")
-        save_state(self.settings.data_dir, State(draining=draining))
         log.info("draining" if draining else "resumed", asked_by="operator")
         self.link.offer_changed()
+        try:
+            save_state(self.settings.data_dir, State(draining=draining))
+        except OSError as error:  # a full disk must not keep anybody from draining
+            log.warning("state_not_saved", reason=error.strerror or str(error))
+            return False
+        return True
 
     def stop(self, reason: str) -> None:
         """Begin a clean stop; a second call ends it at once."""

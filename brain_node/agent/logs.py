@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 from structlog.typing import EventDict, Processor
+from typing_extensions import override
 
 from brain_node.agent.log_line import plain_line
 from brain_node.agent.redact import redactor
@@ -26,7 +27,20 @@ def log_path(data_dir: Path) -> Path:
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):
-    """A rotated log that only its owner can read."""
+    """A rotated log that only its owner can read, and that a full disk does not stop."""
+
+    _told = False
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say once that it cannot be written.
+
+        Every record goes to standard error too; the library would add a traceback to each, with the record as it was
+        before secrets were taken out.
+        """
+        if not self._told:
+            self._told = True
+            sys.stderr.write(f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}\n")
 
     def _open(self) -> Any:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

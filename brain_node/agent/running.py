@@ -39,9 +39,9 @@ class AgentControl:
         """The state as Prometheus text."""
         return metrics_of(self.status())
 
-    def set_draining(self, draining: bool) -> None:
-        """Take no new jobs, or take them again."""
-        self._agent.set_draining(draining)
+    def set_draining(self, draining: bool) -> bool:
+        """Take no new jobs, or take them again; tells whether that is remembered over restarts."""
+        return self._agent.set_draining(draining)
 
     def stop(self, reason: str) -> None:
         """Begin a clean stop."""

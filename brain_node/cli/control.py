@@ -1,5 +1,7 @@
 """`brain-node drain`, `resume`, `stop` and `why`: short words to the running agent."""
 
+from typing import Any
+
 import typer
 
 from brain_node.cli.options import AsJson, DataDir
@@ -10,12 +12,19 @@ def drain(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Take no new jobs; running ones go on. Stays so over restarts, until `resume`."""
     answer = ask_agent(data_dir, "/drain", "POST", as_json=as_json)
     print_json(answer) if as_json else typer.echo("draining: no new jobs are taken; `brain-node resume` ends it")
+    _warn_if_forgotten(answer)
 
 
 def resume(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Take jobs again after `drain`."""
     answer = ask_agent(data_dir, "/resume", "POST", as_json=as_json)
     print_json(answer) if as_json else typer.echo("jobs are taken again")
+    _warn_if_forgotten(answer)
+
+
+def _warn_if_forgotten(answer: dict[str, Any]) -> None:
+    if not answer["remembered"]:
+        typer.echo("it could not be written down, so a restart forgets it; next: brain-node logs", err=True)
 
 
 def stop(data_dir: DataDir = None, as_json: AsJson = False) -> None:

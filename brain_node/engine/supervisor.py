@@ -183,7 +183,7 @@ class EngineSupervisor:
             # A fault of our own: the engine is ended below, and people must see that nobody watches over it now.
             log.exception("engine_owner_crashed", model=self.spec.model_id)
             message = f"the supervision of this engine broke: {error!r}"
-            self._machine.crashed(Cause(CauseKind.UNKNOWN, message, "restart the agent, and report it"), self._clock())
+            self._machine.crashed(Cause(CauseKind.UNKNOWN, message, "report it"), self._clock())
         finally:
             await self._executor.close()
             self._log.close()

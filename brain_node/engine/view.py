@@ -85,7 +85,7 @@ class EngineView:
             case State.BACKING_OFF if self.cause and self.next_retry_s is not None:
                 return f"{self.cause.message}; next start in {self.next_retry_s:.0f} s"
             case State.FAILED if self.cause:
-                return f"{self.cause.message}; {self.note or self.cause.advice}"
+                return f"{self.cause.message}; {self.note or self.cause.advice}, then restart the agent"
             case State.STALLED | State.BACKING_OFF if self.cause:
                 return self.cause.message
         return self.state.value.replace("_", " ")

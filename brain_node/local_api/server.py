@@ -22,8 +22,8 @@ class Control(Protocol):
     def metrics(self) -> str:
         """The state as Prometheus text."""
 
-    def set_draining(self, draining: bool) -> None:
-        """Take no new jobs, or take them again."""
+    def set_draining(self, draining: bool) -> bool:
+        """Take no new jobs, or take them again; tells whether that is remembered over restarts."""
 
     def stop(self, reason: str) -> None:
         """Begin a clean stop."""
@@ -74,12 +74,10 @@ class LocalApi:
         return web.Response(text=self._control.metrics(), content_type="text/plain", charset="utf-8")
 
     async def _drain(self, _: web.Request) -> web.Response:
-        self._control.set_draining(True)
-        return _json({"draining": True})
+        return _json({"draining": True, "remembered": self._control.set_draining(True)})
 
     async def _resume(self, _: web.Request) -> web.Response:
-        self._control.set_draining(False)
-        return _json({"draining": False})
+        return _json({"draining": False, "remembered": self._control.set_draining(False)})
 
     async def _stop(self, _: web.Request) -> web.Response:
         self._control.stop("local API")

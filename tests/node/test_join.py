@@ -207,6 +207,23 @@ async def test_drain_survives_a_restart_until_resume(data_dir):
             assert await node.exit_code() == OK
 
 
+async def test_a_full_disk_keeps_nobody_from_draining_and_floods_no_journal(data_dir):
+    (data_dir / "logs").mkdir(parents=True)
+    (data_dir / "logs" / "agent.log").symlink_to("/dev/full")
+    (data_dir / "state.json").mkdir()
+    async with RawCoordinator() as coordinator, NodeProcess(coordinator.url, data_dir) as node:
+        link = await coordinator.link()
+        code, out, err = await brain_node("drain", "--data-dir", str(data_dir))
+        assert (code, "draining" in out, "a restart forgets it" in err) == (OK, True, True)
+        while not (await link.next("heartbeat"))["draining"]:
+            pass
+        assert (await node.status())["draining"]
+        node.signal()
+        assert await node.exit_code() == OK
+    assert node.output.count("cannot be written: [Errno 28] No space left on device") == 1
+    assert "Traceback" not in node.output
+
+
 async def test_why_shows_what_the_coordinator_said(data_dir):
     async with RawCoordinator() as coordinator, NodeProcess(coordinator.url, data_dir):
         link = await coordinator.link()

@@ -24,6 +24,7 @@ class Control:
 
     def set_draining(self, draining):
         self.calls.append(("draining", draining))
+        return True
 
     def stop(self, reason):
         self.calls.append(("stop", reason))

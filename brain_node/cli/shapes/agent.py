@@ -19,6 +19,8 @@ class Draining(Shape):
     """Whether new jobs are refused from now on."""
 
     draining: bool
+    remembered: bool
+    """False when it could not be written down: a restart forgets it."""
 
 
 class Stopping(Shape):
