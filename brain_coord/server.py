@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import resource
 import signal
 import socket
 import ssl
@@ -131,6 +132,19 @@ def _settle_memory() -> None:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
+def _raise_open_files() -> int:
+    """Have as many files open as the system lets us, and say how many that is.
+
+    The usual limit of a shell, 1,024, is for programs that use `select`; so many idle connections would be all.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # a system that bounds it elsewhere too
+        return soft
+    return hard
+
+
 async def serve(
     settings: Settings, on_ready: Callable[[Coordinator, int], None], read: Callable[[], Loaded] | None = None
 ) -> None:
@@ -142,6 +156,7 @@ async def serve(
         read: reads the configuration again.
     """
     coordinator = await Coordinator.start(settings)
+    coordinator.bounds.files = _raise_open_files()
     app = _App(coordinator)
     config = _config(coordinator, app, settings)
     server = _Server(config)

@@ -30,6 +30,7 @@ class ConnectionBounds:
         head_s: the most that a head may take from its first byte.
         idle_s: how long a connection may be idle between requests, or before the first.
         stall_s: how long a client may leave its answer unread.
+        files: how many the process may have open; half of them is the most that clients get, as nodes and the store need some.
     """
 
     connections: int = 8192
@@ -38,6 +39,7 @@ class ConnectionBounds:
     head_s: float = 10.0
     idle_s: float = 75.0
     stall_s: float = 30.0
+    files: int = 1 << 20
     open: int = 0
     idle: dict["GuardedConnection", float] = field(default_factory=dict)
     """Since when, by the monotonic clock; the one that is idle for longest comes first."""
@@ -53,7 +55,7 @@ class ConnectionBounds:
 
     def make_room(self) -> bool:
         """Whether one more may come; the connection that is idle for longest goes for it."""
-        if self.open < self.connections:
+        if self.open < min(self.connections, self.files // 2):
             return True
         if not self.idle:
             return False

@@ -3,17 +3,22 @@
 import asyncio
 import contextlib
 import json
+import resource
+import socket
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.guard import ConnectionBounds
 from brain_coord.gateway.http import pairs_of
 from brain_coord.gateway.limits import KEYS_KEPT, KeyMeters, PlanLimits, duration
 from brain_coord.routing.vocabulary import Plan
 from tests.support.configured import Configured
+from tests.support.coordinator import CoordinatorProcess
 from tests.support.eventually import eventually
 from tests.support.fake_openai import FakeOpenAi, chat, cut, silence, status
 from tests.support.raw_client import RawClient
@@ -420,3 +425,25 @@ async def test_after_every_kind_of_ending_the_counters_are_back_at_nothing(coord
         key = coordinator.key("free")
         for _ in range(4):  # more than may run at a time: none of them left its place taken
             assert (await coordinator.chat("m", secret=key)).status_code == 200
+
+
+async def test_idle_connections_cannot_use_up_the_files_that_a_shell_allows(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        running = CoordinatorProcess(tmp_path / "data")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with running, contextlib.ExitStack() as idle:
+        for _ in range(150):
+            idle.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+        async with httpx.AsyncClient(base_url=running.url, trust_env=False, timeout=30) as client:
+            assert (await client.get("/healthz")).status_code == 200
+
+
+def test_where_few_files_may_be_open_clients_get_half_of_them():
+    bounds = ConnectionBounds(connections=100, files=20)
+    bounds.open = 9
+    assert bounds.make_room()
+    bounds.open = 10
+    assert not bounds.make_room()
