@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.gateway.json_members import append, members, rewrite
+from brain_coord.gateway.json_members import MOST_MARKS, append, members, rewrite
 
 NAMES = st.sampled_from(["mode", "model", "a", "\\", '"', "x,y", "{", "é", "😀"]) | st.text(max_size=3)
 VALUES = st.recursive(
@@ -69,6 +69,20 @@ def test_large_values_are_skipped_whole(text):
     body = b'{"a":' + text + b',"mode":1}'
     assert rewrite(body, without={"mode"}) == b'{"a":' + text + b"}"
     assert math.isclose(len(orjson.loads(body)), 2)
+
+
+@pytest.mark.parametrize("text", [b"[],", b'"",', b"{},"])
+def test_a_body_of_nothing_but_brackets_is_given_up_before_it_takes_long(text):
+    with pytest.raises(ValueError, match="more than 1000000 strings and brackets"):
+        members(b'{"a":[' + text * (MOST_MARKS + 1) + b"0]}")
+
+
+@pytest.mark.parametrize("escapes", range(40))
+def test_any_number_of_escapes_is_read_alike(escapes):
+    text = b'"' + rb"\"" * escapes + rb"\\" + b'"'
+    assert rewrite(b'{"a":' + text + b',"mode":1}', without={"mode"}) == b'{"a":' + text + b"}"
+    with pytest.raises(ValueError, match=r"no end|not found"):
+        members(b'{"a":' + text[:-1])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`POST /v1/route`: the decision for a request, nothing executed."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -7,7 +8,7 @@ from fastapi import APIRouter, Request
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.http import headers_of, read_body
-from brain_coord.gateway.request import parse_request
+from brain_coord.gateway.request import LARGE_BYTES, parse_request
 from brain_coord.gateway.routes.context import Context, KnownCaller
 
 router = APIRouter(tags=["routing"])
@@ -27,7 +28,10 @@ async def route(request: Request, context: Context, caller: KnownCaller, path: s
         idle_s=bounds.body_idle_s,
         least_bytes_per_s=bounds.body_bytes_per_s,
     )
-    parsed = parse_request("dry-run", dialect, raw, headers)
+    if len(raw) > LARGE_BYTES:  # as of a request that is meant: streams must not wait while it is read
+        parsed = await asyncio.to_thread(parse_request, "dry-run", dialect, raw, headers)
+    else:
+        parsed = parse_request("dry-run", dialect, raw, headers)
     decision = context.gateway.decider.decide(parsed, caller)
     passed_over = decision.passed_over()
     return {
