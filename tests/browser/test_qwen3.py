@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI, BadRequestError, InternalServerError
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Route
 
 from brain_coord.browser.models import add_model
 from brain_coord.browser.pipeline import Pipeline
@@ -364,3 +364,25 @@ async def test_weights_come_from_the_browsers_cache_the_second_time(lend, known_
         async with httpx.AsyncClient(trust_env=False) as stranger:
             sha256 = next(iter(lent.keeper.shelf.pieces))
             assert (await stranger.get(f"{lent.inside.url}/lend/pieces/{sha256}")).status_code == 401
+
+
+async def test_kernels_that_could_not_be_fetched_are_fetched_again(browser, known_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("brain_coord.browser.holders.RETRY_S", 0.5)
+    refused = []
+
+    async def refuse_once(route: Route) -> None:
+        refused.append(route.request.url)
+        if len(refused) == 1:
+            await route.fulfill(status=503, body="restarting")
+        else:
+            await route.continue_()
+
+    data_dir = tmp_path / "coord"
+    async with coordinator_inside(data_dir) as inside, lent_tab(browser, inside.url, start=False) as tab:
+        await tab.page.route("**/lend/qwen3.wgsl", refuse_once)
+        await tab.lend()
+        await tab.measured()
+        add_model(data_dir, known_model.path, MODEL, stages=1, replicas=1)
+        lent = Lent(inside, [tab], data_dir)
+        await lent.until(lambda: lent.holders() and all(lent.holders()))
+        assert len(refused) == 2

@@ -34,10 +34,19 @@ function nameOf(info) {
 
 const sources = new Map();
 
-/** A file of kernels next to this module, compiled once for a device. */
+/** The text of a file of kernels next to this module; fetched once, and again after it could not be. */
+export async function source(name) {
+  if (!sources.has(name)) {
+    const reply = await fetch(new URL(name, import.meta.url));
+    if (!reply.ok) throw new Error(`the coordinator answered ${reply.status} for ${name}`);
+    sources.set(name, await reply.text());
+  }
+  return sources.get(name);
+}
+
+/** The kernels of a file. */
 export async function shader(device, name) {
-  if (!sources.has(name)) sources.set(name, (await fetch(new URL(name, import.meta.url))).text());
-  return device.createShaderModule({ code: await sources.get(name) });
+  return device.createShaderModule({ code: await source(name) });
 }
 
 export function storage(device, bytes, extra = 0) {

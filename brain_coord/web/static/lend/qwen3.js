@@ -1,6 +1,6 @@
 // Layers of Qwen3 on this tab's GPU: one stage of a model, with a KV cache for each answer that is being written.
 
-import { folded, readBack, shader, storage } from "./gpu.js";
+import { folded, readBack, shader, source, storage } from "./gpu.js";
 import { HALVES, head } from "./precision.js";
 
 const FIRST_CAPACITY = 256;
@@ -8,31 +8,29 @@ const MOST_SESSIONS = 8;
 
 const compiled = new WeakMap();
 
-/** The kernels for weights of one kind, compiled once. */
-async function kernels(device, dtype) {
+/** What `load` makes for a device under a name: made once, and again after it could not be. */
+function once(device, name, load) {
   if (!compiled.has(device)) compiled.set(device, new Map());
   const known = compiled.get(device);
-  if (!known.has(dtype)) {
-    const load = async () => {
-      const file = await (await fetch(new URL("qwen3.wgsl", import.meta.url))).text();
-      const module = device.createShaderModule({ code: head(dtype, device.features.has(HALVES)) + file });
-      return pipelines(device, module, ["linear", "norm", "rotate"]);
-    };
-    known.set(dtype, load());
+  if (!known.has(name)) {
+    const making = load();
+    making.catch(() => known.delete(name));
+    known.set(name, making);
   }
-  return known.get(dtype);
+  return known.get(name);
 }
 
-async function attention(device) {
-  if (!compiled.has(device)) compiled.set(device, new Map());
-  const known = compiled.get(device);
-  if (!known.has("attention")) {
-    const load = async () =>
-      pipelines(device, await shader(device, "attention.wgsl"), ["score", "soften", "mix", "gate"]);
-    known.set("attention", load());
-  }
-  return known.get("attention");
-}
+/** The kernels for weights of one kind. */
+const kernels = (device, dtype) =>
+  once(device, dtype, async () => {
+    const code = head(dtype, device.features.has(HALVES)) + (await source("qwen3.wgsl"));
+    return pipelines(device, device.createShaderModule({ code }), ["linear", "norm", "rotate"]);
+  });
+
+const attention = (device) =>
+  once(device, "attention", async () =>
+    pipelines(device, await shader(device, "attention.wgsl"), ["score", "soften", "mix", "gate"]),
+  );
 
 async function pipelines(device, module, names) {
   const made = names.map(async (entryPoint) => [
