@@ -18,9 +18,11 @@ from brain_coord.gateway.reader import Reader
 EVENT_BYTES: Final = 8 * 1024 * 1024
 """Largest single event of a stream."""
 
-HELD_BYTES: Final = 1024 * 1024
-"""Most that is held back, before the first output and after the last; an event that is larger may stand alone."""
+HELD_BYTES: Final = EVENT_BYTES
+"""Most that is held back, before the first output and after the last; an event that is larger may stand alone.
 
+Before the first output the prompt may come back: as token ids for each choice, or twice in a response's frames.
+"""
 
 _OUTPUT, _QUIET, _FINISH = EventKind.OUTPUT, EventKind.QUIET, EventKind.FINISH
 _DONE, _ERROR = EventKind.DONE, EventKind.ERROR
@@ -44,7 +46,6 @@ class Passage:
     committed = False
     _held_bytes = 0
     _done = False
-    _fault: EngineFault | None = None
     _splitter: sse.EventSplitter | None = None
     """Keeps an event that has begun."""
     _alike: Mould | None = None
@@ -61,8 +62,8 @@ class Passage:
         """What can go out after these bytes.
 
         Raises:
-            EngineFault: the engine reports an error; nothing more may go out.
-            TargetFault: it breaks the rules of a stream.
+            EngineFault: the engine reports an error; what came before it is still there to be taken by `out`.
+            TargetFault: it breaks the rules of a stream; likewise.
         """
         alike = self._alike
         if alike is not None:
@@ -74,22 +75,19 @@ class Passage:
                 self._answer.clock.outputs(now, *run[1:])
                 return chunk
             self._alike = None
-        if self._fault is not None:
-            raise self._fault
         was_committed = self.committed
         try:
             if self._splitter is not None or b"\r" in chunk:
                 self._split(chunk, now)
             elif (at := self._take_whole(chunk, now)) < len(chunk):
                 self._split(chunk[at:], now)
-        except EngineFault as fault:
-            self._fault = fault
+        except (EngineFault, TargetFault):
             if not was_committed:
-                raise  # nothing of it has gone out, so another target may still answer
-        else:
-            if self.committed and not self._held and self._splitter is None:
-                self._alike = self._reader.mould
-        return self._out()
+                self._ready = []  # nothing of it has gone out, so another target may still answer
+            raise
+        if self.committed and not self._held and self._splitter is None:
+            self._alike = self._reader.mould
+        return self.out()
 
     def _take_whole(self, chunk: bytes, now: float) -> int:
         """Take the whole events at the start of what came between two events; returns where the last one ends."""
@@ -124,6 +122,7 @@ class Passage:
         self._answer.finished = self._done = True
         self._held = [finish, counts, marker] if self._client_usage else [finish, marker]
         self._held_bytes = len(finish) + len(counts)
+        self._reader.close()
 
     def _split(self, chunk: bytes, now: float) -> None:
         """Take the events that `chunk` completes, and keep the one that it begins."""
@@ -143,12 +142,14 @@ class Passage:
             EngineFault: the engine reported an error.
             TargetFault: the answer is not whole.
         """
-        if self._fault is not None:
-            raise self._fault
         ready = b""
-        if self._splitter is not None and (rest := self._splitter.end()).strip():
-            self._take(rest + b"\n\n", now)  # an engine that forgets the last blank line; readers would skip the event
-            ready = self._out()
+        if self._splitter is not None:
+            rest = self._splitter.end()
+            if rest.strip():  # an engine that forgets the last blank line; readers would skip the event
+                self._take(rest + b"\n\n", now)
+                ready = self.out()
+            elif rest:
+                self._hold(rest)  # of a line end that was cut
         if not self._answer.finished and not (self._done and self.committed):
             raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
         self._answer.finished = True
@@ -177,6 +178,7 @@ class Passage:
             self._hold(event)
         elif kind is _DONE:
             self._done = True
+            self._reader.close()
             self._hold(event)
         elif kind is _ERROR:
             raise EngineFault("the engine reported an error", error=error)
@@ -195,8 +197,10 @@ class Passage:
             self._ready += self._held
             self._held = []
             self._held_bytes = 0
+            self._answer.finished = False  # another choice goes on
 
-    def _out(self) -> bytes:
+    def out(self) -> bytes:
+        """What is ready to go out."""
         ready = self._ready
         if not ready:
             return b""

@@ -23,6 +23,7 @@ class Reader:
     """
 
     mould: Mould | None = None
+    _closed = False
     _start: bytes | None = None
     _engine: bytes | None = None
     _left = MOULDS
@@ -33,6 +34,8 @@ class Reader:
 
     def read(self, event: bytes) -> Seen:
         """What an event means."""
+        if self._closed:
+            return QUIET
         forms, start = self._forms, self._start
         if forms is not None:
             if start is None or not event.startswith(start):
@@ -53,6 +56,10 @@ class Reader:
         if forms is not None:
             self._learn(forms, event, seen)
         return seen
+
+    def close(self) -> None:
+        """The end marker has come: clients read no further, so what stands behind it means nothing."""
+        self._closed, self.mould = True, None
 
     def ending(self, chunk: bytes, at: int) -> tuple[bytes, bytes, Usage, bytes] | None:
         """The three events that end nearly every stream, if they are all that stands in `chunk` from `at` on.

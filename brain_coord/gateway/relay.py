@@ -94,7 +94,13 @@ async def relay_stream(
 
     def take(chunk: bytes) -> Waiting:
         now = monotonic()
-        if ready := passage.feed(chunk, now):
+        try:
+            ready = passage.feed(chunk, now)
+        except (EngineFault, TargetFault) as fault:
+            if ready := passage.out():
+                return write_last(ready, fault)
+            raise
+        if ready:
             if not out.write_now(ready):
                 return write(ready)
             answer.passed_on(ready)  # after it has left: the client need not wait for the hash
@@ -107,6 +113,10 @@ async def relay_stream(
         await out.write(ready)
         answer.passed_on(ready)
         limit.by = monotonic() + limits.between_events_s
+
+    async def write_last(ready: bytes, fault: EngineFault | TargetFault) -> None:
+        await write(ready)
+        raise fault
 
     await exchange.pass_on(take)
     ready, tail = passage.end(monotonic())

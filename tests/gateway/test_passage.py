@@ -127,6 +127,43 @@ def test_interleaved_choices_keep_their_order_and_the_last_end_is_held():
     assert run.end() == b"".join([*events, chunk(finish="stop", index=1), DONE])
 
 
+@pytest.mark.case("C-07")
+def test_a_choice_that_goes_on_behind_the_end_of_another_has_to_end_too():
+    run = Run().feed(chunk("a", index=0), chunk(finish="stop", index=0), chunk("b", index=1))
+    with pytest.raises(TargetFault) as fault:
+        run.end()
+    assert fault.value.cause == "incomplete"
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("size", [None, 1])
+def test_what_stands_behind_the_end_marker_goes_out_with_it_and_means_nothing(path, size):
+    events = [*STREAMS[path], DONE]
+    behind = [*events[:-2], b'data: {"error": "late"}\n\n', b"data: {broken\n\n", DONE]
+    raw = b"".join(events + behind)
+    run, alone = Run(path), Run(path).feed(*events)
+    run.feed(*(events + behind if size is None else [raw[at : at + size] for at in range(len(raw))]))
+    assert b"".join(run.out) == b"".join(alone.out)
+    assert run.end() == raw
+    assert run.answer.usage == alone.answer.usage
+    assert run.answer.clock.text_bytes == alone.answer.clock.text_bytes
+
+
+def test_a_prompt_that_comes_back_once_for_each_choice_may_be_long():
+    roles = [chunk("", role="assistant", index=index, prompt_token_ids=[*range(100_000)]) for index in range(3)]
+    assert sum(map(len, roles)) > 2**20
+    run = Run().feed(*roles, chunk("a"))
+    assert b"".join(run.out) == b"".join([*roles, chunk("a")])
+
+
+@pytest.mark.case("C-03")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_no_byte_of_the_last_line_end_is_lost_wherever_a_stream_is_cut(end):
+    raw = (chunk("a") + chunk(finish="stop") + DONE).replace(b"\n", end)
+    for at in range(len(raw)):
+        assert Run().feed(raw[:at], raw[at:]).end() == raw
+
+
 @pytest.mark.case("C-03")
 def test_comments_and_hints_pass_in_their_place_and_are_no_tokens():
     events = [b": keep-alive\n\n", b"retry: 10\n\n", chunk("a"), b":\n\n", chunk("b"), chunk(finish="stop"), DONE]
@@ -175,12 +212,9 @@ def test_an_engine_that_forgets_the_last_blank_line_is_heard():
 @pytest.mark.case("C-07")
 def test_an_error_event_after_output_ends_the_answer_with_what_came_before_it():
     run = Run().feed(chunk("a"))
-    run.feed(chunk("b") + b'data: {"error": {"message": "died"}}\n\n' + DONE)
-    assert run.out[-1] == chunk("b")
     with pytest.raises(EngineFault):
-        run.passage.feed(DONE, 9.0)
-    with pytest.raises(EngineFault):
-        run.passage.end(9.0)
+        run.feed(chunk("b") + b'data: {"error": {"message": "died"}}\n\n' + DONE)
+    assert run.passage.out() == chunk("b")
 
 
 @pytest.mark.case("E-06")
@@ -189,6 +223,7 @@ def test_an_error_event_before_output_leaves_nothing_behind():
     with pytest.raises(EngineFault):
         run.feed(chunk("a") + b'data: {"error": "out of memory"}\n\n')
     assert run.out == [b""]
+    assert run.passage.out() == b""
 
 
 @pytest.mark.parametrize("bad", [b"data: {broken\n\n", b"data: 7\n\n"])

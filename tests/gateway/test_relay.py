@@ -121,6 +121,15 @@ async def test_a_stream_that_is_cut_by_the_target_says_so():
     assert client.data == b"".join(STREAM[:3])
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+async def test_an_error_within_an_answer_is_told_at_once_and_behind_what_came_before_it(pause_s):
+    client = Client(pause_s)
+    client.data = b"!"  # a client that has no room just now
+    with pytest.raises(EngineFault):
+        await relay(Target(STREAM[1], STREAM[2] + b'data: {"error": "died"}\n\n', 60.0), client)
+    assert client.data == b"!" + STREAM[1] + STREAM[2]
+
+
 async def test_a_whole_answer_is_read_checked_and_counted():
     counted = answer()
     whole = WHOLE[CHAT.path]
