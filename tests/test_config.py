@@ -273,6 +273,14 @@ def test_check_config_takes_the_file_that_serve_would(tmp_path):
     assert "queue.wait_s" in shown
 
 
+def test_check_config_shows_upstreams_as_they_are_written(tmp_path):
+    """Square brackets are markup to some terminal libraries: of `[[cloud]]` and an IPv6 address nothing was left."""
+    file = tmp_path / "config.toml"
+    file.write_text('[[cloud]]\nname = "near"\nurl = "http://[fe80::1]:8000"\nmodels = ["m"]\n')
+    shown = brain_coord("check-config", str(file), "--data-dir", str(tmp_path)).stdout
+    assert f"[[cloud]] 1\tnear: http://[fe80::1]:8000/v1, 1 model(s)\tfile {file}\n" in shown
+
+
 def test_what_needs_a_restart_stays_as_it_is(tmp_path):
     running = read(tmp_path).settings
     wanted = read(

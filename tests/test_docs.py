@@ -12,6 +12,7 @@ import typer
 
 import brain_coord.cli.shapes
 import brain_node.cli.shapes
+from brain_coord.config.load import variables
 from brain_coord.gateway.errors import CODES
 from brain_node import exit_codes
 from brain_node.contract.messages import EndCause
@@ -80,6 +81,12 @@ def test_environment_variables_in_the_code_are_described():
     assert {"BRAIN_NODE_TOKEN", "BRAIN_COORD_DATABASE_URL"} <= used
     known = README + (ROOT / "packaging" / "coord" / "config.example.toml").read_text()
     assert {name for name in used if name not in known and name != "BRAIN_COORD"} == set()
+
+
+def test_every_setting_of_the_coordinator_is_read_by_the_name_that_the_readme_gives_it():
+    named = {row[1].strip("`"): row[0].strip("`") for row in rows("settings") if row[0].startswith("`[") and row[1]}
+    read = {variable: f"[{'.'.join(map(str, where[:-1]))}] {where[-1]}" for variable, where in variables().items()}
+    assert named | {"BRAIN_COMMUNITY_FIRST": "[routing] community_first"} == read
 
 
 def test_every_command_in_the_readme_exists():

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from brain_coord.cli.rows import print_rows
 from brain_coord.cli.store_access import CONFIG, AsJson, DataDir, fail, print_json
 from brain_coord.config.faults import ConfigError, Fault
 from brain_coord.config.load import Loaded, load
@@ -61,20 +60,18 @@ def _fault(fault: Fault) -> dict[str, Any]:
 
 
 def _print(loaded: Loaded) -> None:
-    console = Console()
-    console.print(f"ok: {loaded.file or 'no file, environment and defaults only'}", highlight=False)
+    typer.echo(f"ok: {loaded.file or 'no file, environment and defaults only'}")
     for warning in loaded.warnings:
-        console.print(f"warning: {warning}", highlight=False)
-    table = Table("setting", "value", "from")
-    for name, value, source in _rows(loaded.shown()):
-        if source != "default":
-            table.add_row(name, str(value), source)
+        typer.echo(f"warning: {warning}")
+    rows = [(name, str(value), source) for name, value, source in _rows(loaded.shown()) if source != "default"]
     for kind in ("cloud", "external"):
         for at, upstream in enumerate(getattr(loaded.config, kind), 1):
-            table.add_row(
-                f"[[{kind}]] {at}", f"{upstream.name}: {upstream.url}, {len(upstream.models)} model(s)", "file"
-            )
-    console.print(table if table.row_count else "every setting has its default", highlight=False)
+            told = f"{upstream.name}: {upstream.url}, {len(upstream.models)} model(s)"
+            rows.append((f"[[{kind}]] {at}", told, f"file {loaded.file}"))
+    if rows:
+        print_rows(("setting", "value", "from"), rows)
+    else:
+        typer.echo("every setting has its default")
 
 
 def _rows(tables: dict[str, Any], before: str = "") -> list[tuple[str, Any, str]]:
