@@ -183,13 +183,9 @@ class Generation:
         record, result = self.record, self.record.result
         record.outcome = "incomplete" if result.committed else "deadline" if error.code == "deadline" else "failed"
         record.error_code = error.code
-        if result.reached:
-            try:
-                await self._keep()
-            except ApiError:
-                log.exception("receipt lost", request_id=self._request.request_id)
-            if error.brain is not None:
-                error.brain["receipt"] = record.receipt_id
+        await self._keep_anyhow()
+        if result.reached and error.brain is not None:
+            error.brain["receipt"] = record.receipt_id
         await self._tell(error)
 
     async def _finish_interrupted(self, why: Interruption) -> None:
@@ -200,11 +196,7 @@ class Generation:
                 record.outcome = "incomplete"
         else:
             record.outcome = why
-        if result.reached:
-            try:
-                await self._keep()
-            except ApiError:
-                log.exception("receipt lost", request_id=self._request.request_id)
+        await self._keep_anyhow()
         if why not in UNDISTURBED:
             await self._tell(fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2))
 
@@ -236,6 +228,14 @@ class Generation:
         finally:
             self._settle()
         self.record.kept = self._draft
+
+    async def _keep_anyhow(self) -> None:
+        """Record a request that failed. Whatever keeps it from that, its client is still told of its end."""
+        if self.record.result.reached:
+            try:
+                await self._keep()
+            except Exception:
+                log.exception("receipt lost", request_id=self._request.request_id)
 
     def _concluded(self) -> ReceiptDraft:
         """The receipt, and with it what is learnt of the request: the client waits for a commit anyway."""

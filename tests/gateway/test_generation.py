@@ -23,7 +23,7 @@ from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
 from brain_node.contract.catalog import load_catalog
 from tests.gateway.engine_streams import CHAT as STREAM
 from tests.support.eventually import eventually
-from tests.support.fake_targets import OK, FakeClass, FakeExchange, FakeTarget, Play, failing, request
+from tests.support.fake_targets import ANSWER, OK, FakeClass, FakeExchange, FakeTarget, Play, failing, request
 
 STREAMED = Play(body=b"".join(STREAM))
 NATIVE = ResourceClass.NATIVE_NETWORK
@@ -207,6 +207,38 @@ async def test_a_bug_of_ours_is_one_clean_error_and_a_receipt():
     assert client.status == 500
     assert json.loads(client.body)["error"]["code"] == "internal"
     assert [draft.error_code for draft in journal.drafts] == ["internal"]
+
+
+@pytest.mark.parametrize("tokens", [10**15 - 1, 10**15, 2**53, 2**63])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_no_number_that_an_engine_may_say_keeps_a_receipt_from_being_written(stream, tokens):
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": tokens}
+    counted = (
+        b'data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":%b}\n\n' % json.dumps(usage).encode()
+    )
+    play = Play(
+        body=b"".join([*STREAM[:-2], counted, STREAM[-1]]) if stream else json.dumps(ANSWER | {"usage": usage}).encode()
+    )
+    journal = Journal()
+    await run(FakeTarget("t", play), journal, Connection(), stream=stream)
+    (draft,) = journal.drafts
+    assert draft.canonical()
+    assert draft.tokens.prompt_reported == (tokens if tokens < 10**15 else None)
+    assert draft.outcome == "completed"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_receipt_that_cannot_be_written_down_is_one_clean_error_too(stream):
+    class Indescribable(FakeTarget):
+        def details(self):
+            raise ZeroDivisionError
+
+    journal, client = Journal(), Connection()
+    await run(Indescribable("t", STREAMED if stream else OK), journal, client, stream=stream)
+    assert journal.drafts == []
+    last = client.body.rstrip().rpartition(b"\n\n")[2]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "internal"
+    assert client.sent[-1]["more_body"] is False
 
 
 async def test_a_refusal_that_comes_after_a_comment_is_one_event():

@@ -1,6 +1,6 @@
 """What the gateway has to know of an API form, and nothing more: it translates none of them."""
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from brain_coord.gateway.dialects.forms import Forms
 from brain_coord.gateway.dialects.seen import Seen, Usage
@@ -66,9 +66,13 @@ class Dialect(Protocol):
         """Whether an engine's error body has this form's shape, and can be passed on as it is."""
 
 
+COUNTED: Final = 10**15
+"""From here on a number counts no tokens. A receipt could not hold those beyond 2^53, and forms know no more digits."""
+
+
 def count(value: Any) -> int | None:
     """A token count, `None` if it is none."""
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < COUNTED else None
 
 
 def text_length(value: Any) -> int:
