@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
+from brain_coord.store.errors import StoreError
 from brain_node.contract.private_socket import connect_private, listen_private
 
 log = structlog.get_logger("brain.admin")
@@ -78,8 +79,11 @@ class AdminServer:
             return {"error": "this coordinator does not know that command; it may be of another version"}
         try:
             return {"ok": await operation(request)}
-        except AdminError as error:
+        except (AdminError, StoreError) as error:
             return {"error": str(error)}
+        except Exception:
+            log.exception("administration request failed", op=request["op"])
+            return {"error": "a fault of the coordinator; its log says more"}
 
 
 def ask(data_dir: Path, op: str, **arguments: Any) -> Any:

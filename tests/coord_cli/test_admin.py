@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from brain_coord.admin import SOCKET_NAME, AdminServer, NotRunning, ask
+from brain_coord.admin import SOCKET_NAME, AdminError, AdminServer, NotRunning, ask
+from brain_coord.store.errors import StoreUnavailable
 
 
 @pytest.mark.parametrize("depth", [0, 5])
@@ -25,6 +26,31 @@ async def test_commands_reach_the_coordinator_at_any_depth_and_only_its_owners(t
         await server.stop()
     with pytest.raises(NotRunning):
         ask(folder, "echo", word="hello")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (AdminError("no node N has joined"), "no node N has joined"),
+        (
+            StoreUnavailable("database_down", "the database is away", "Bring it back"),
+            "the database is away. Bring it back",
+        ),
+        (KeyError("node_id"), "a fault of the coordinator; its log says more"),
+    ],
+)
+async def test_whatever_goes_wrong_is_told_in_one_line(tmp_path, error, sentence):
+    async def fails(_):
+        raise error
+
+    server = AdminServer(tmp_path / SOCKET_NAME, {"show": fails})
+    await server.start()
+    try:
+        with pytest.raises(AdminError) as caught:
+            await asyncio.to_thread(ask, tmp_path, "show")
+    finally:
+        await server.stop()
+    assert str(caught.value) == sentence
 
 
 def test_no_folder_is_no_coordinator(tmp_path):
