@@ -183,6 +183,13 @@ class NodeSocket(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
 
+    def handle_events(self) -> None:
+        """What the library made of what came; a head that it did not take gets its answer, and the end."""
+        super().handle_events()
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
     def handle_connect(self, event: Any) -> None:
         """Put the connection where a slot finds it."""
         super().handle_connect(event)
