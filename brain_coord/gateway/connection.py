@@ -12,21 +12,21 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
-import orjson
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from brain_coord.gateway.cycle import Cycle
-from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import CONNECTION, Scope
+from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.http import CONNECTION, Scope, lines_of
 
 
 @lru_cache(maxsize=256)
 def _parts(url: bytes) -> tuple[bytes, str, bytes]:
     """The path of a request line as it came and decoded, and the query."""
     parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return parsed.path, unquote(path) if "%" in path else path, parsed.query or b""
+    raw = parsed.path or b"/"  # a whole URL may end with its host
+    path = raw.decode("ascii")
+    return raw, unquote(path) if "%" in path else path, parsed.query or b""
 
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -37,16 +37,36 @@ BUFFER_BYTES: Final = 1024 * 1024
 ROOM_BYTES: Final = 64 * 1024
 """What a client must have read of a full buffer to count as reading."""
 
+AHEAD: Final = 16
+"""Requests that may be sent ahead before no more are read: as long as it is read, a client that leaves is seen."""
+
+
+class _Deaf:
+    """Stands where the parser stood, when nothing more can be understood."""
+
+    def feed_data(self, data: bytes) -> None:
+        """It comes to nothing."""
+
+
+def _parser(connection: "ClientConnection") -> httptools.HttpRequestParser:
+    """A new one. What follows a request that wants the connection closed is dropped, and no fault."""
+    parser = httptools.HttpRequestParser(connection)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
 
 class ClientConnection(HttpToolsProtocol):
     """An HTTP connection; a request finds its cycle in its scope.
 
     Attributes:
+        cycle: the request that is being answered, or was last.
         stall_s: how long the buffer may be full, or the rest of a finished answer unread, before the cut.
         stalled: whether it was cut for that.
+        loose_bytes: what was read since the last piece of a body.
     """
 
     stall_s: float = 30.0
+    loose_bytes = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,13 +97,9 @@ class ClientConnection(HttpToolsProtocol):
         self._pipelined.clear()
 
     def head_begins(self) -> None:
-        """The next request begins; the rest of the last answer is watched no more."""
+        """The next request begins."""
         self.url = b""
         self.headers = []
-        if self._stall_timer is not None:
-            self._stop_waiting()
-        if self.flow.write_paused:
-            self.pause_writing()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
@@ -92,15 +108,15 @@ class ClientConnection(HttpToolsProtocol):
     def head_is_whole(self) -> None:
         """A request begins, with a cycle of our own."""
         parser, headers = self.parser, self.headers
-        method = parser.get_method()
-        if parser.should_upgrade() and self._should_upgrade():
+        method, http_version = parser.get_method(), parser.get_http_version()
+        if parser.should_upgrade():  # the parser stops here: `upgrade_asked` says how it goes on
             self._incoming = None
-            self.scope = {"method": method.decode("ascii"), "headers": headers}  # type: ignore[typeddict-item] # all that uvicorn reads
+            self.scope = {"method": method.decode("ascii"), "headers": headers, "http_version": http_version}  # type: ignore[typeddict-item] # all that is read of it
             return
-        http_version = parser.get_http_version()
-        keep_alive = http_version != "1.0" and parser.should_keep_alive()
-        before = self.cycle
-        self.cycle = self._incoming = cycle = Cycle(self, method, headers, keep_alive=keep_alive)
+        self.headers = []  # for what stands behind the body, which is no part of the head
+        self._incoming = cycle = Cycle(self, method, headers, keep_alive=parser.should_keep_alive())
+        if http_version != "1.1":
+            cycle.keep_alive = cycle.chunks = cycle.awaits_continue = False
         raw_path, path, query = _parts(self.url)
         scope: Scope = {
             "type": "http",
@@ -116,18 +132,26 @@ class ClientConnection(HttpToolsProtocol):
             "headers": headers,
             "extensions": {CONNECTION: cycle},
         }
-        if before is None or before.response_complete:
+        if self._finished:
             self._start(cycle, scope)
         else:  # a pipelined request waits for the answer before it
-            self.flow.pause_reading()
             self._pipelined.append((cycle, scope))
+            if len(self._pipelined) >= AHEAD:
+                self.flow.pause_reading()
 
     def _start(self, cycle: Cycle, scope: Scope) -> None:
+        """Answer it; the rest of the answer before it is watched no more, but what stands in the way of this one is."""
+        self.cycle = cycle
+        if self._stall_timer is not None:
+            self._stop_waiting()
+        if self.flow.write_paused:
+            self.pause_writing()
         cycle.task = task = self.loop.create_task(cycle.run(self.app, scope))
         self.tasks.add(task)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
+        self.loose_bytes = 0
         cycle = self._incoming
         if cycle is None or cycle.response_complete:
             return
@@ -140,11 +164,13 @@ class ClientConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The body is whole."""
         cycle = self._incoming
-        if cycle is None or cycle.response_complete:
+        if cycle is None:
             return
         cycle.more_body = False
         if cycle.news is not None:
             cycle.news.set()
+        if cycle.response_complete and not cycle.keep_alive:
+            self.hang_up()
 
     @property
     def _finished(self) -> bool:
@@ -177,8 +203,63 @@ class ClientConnection(HttpToolsProtocol):
             else:
                 self.becomes_idle()
 
+    def last_answered(self) -> None:
+        """The connection ends behind the rest of a body: to close on one that still comes would reset it, answer and all."""
+        cycle = self._incoming
+        if cycle is None or not cycle.more_body:
+            self.transport.close()
+        elif self.transport.can_write_eof():
+            self.transport.write_eof()
+
     def becomes_idle(self) -> None:
         """No whole request waits for an answer."""
+
+    def upgrade_asked(self, rest: bytes) -> bytes:
+        """What to read on after a head that asks for another protocol, and what stands behind it.
+
+        Who asks for a websocket gets it; any other request is read again as if it had not asked (RFC 9110, 7.8), as the
+        parser takes its body for the other protocol.
+        """
+        method, headers, version = self.scope["method"], self.scope["headers"], self.scope["http_version"]
+        plain = not any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+        if method == "CONNECT":
+            self.refuse(fault("invalid_request", "this is no proxy: CONNECT is not served"))
+        elif method != "GET" or version != "1.1" or not plain or not self._should_upgrade():
+            self.parser = _parser(self)
+            lines = lines_of(header for header in headers if header[0] != b"upgrade")
+            return b"%b %b HTTP/%b\r\n%b\r\n%b" % (method.encode(), self.url, version.encode(), lines, rest)
+        elif self._finished:
+            self.handle_websocket_upgrade()
+        else:
+            self.refuse(fault("invalid_request", "a websocket needs a connection on which no answer is due"))
+        return b""
+
+    def refuse(self, error: ApiError) -> None:
+        """Nothing that comes from here on is understood: what was asked before is answered, then the connection ends."""
+        self.parser = _Deaf()  # type: ignore[assignment] # all of a parser that is used then
+        self._incoming = None
+        if self._pipelined and self._pipelined[-1][0].more_body:
+            self._pipelined.pop()
+        cycle = self.cycle
+        broken = cycle is not None and cycle.more_body
+        if cycle is not None and not self._finished and not broken:
+            last = self._pipelined[-1][0] if self._pipelined else cycle
+            last.keep_alive = False
+            return
+        if not (broken and cycle is not None and cycle.response_started) and not self.transport.is_closing():
+            body, standing = error.encode(), lines_of(self.server_state.default_headers)
+            lines = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n" % (standing, len(body))
+            lines += lines_of([*error.extra_headers(), (b"connection", b"close")])
+            self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[error.status], lines, body))
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close it when what was written has left, as long as the client reads that."""
+        self.transport.close()
+        if self.cycle is not None:
+            self.cycle.lost()
+        if self._stall_timer is None:
+            self._watch_rest(math.inf)
 
     def _watch_rest(self, before: float) -> None:
         rest = self.transport.get_write_buffer_size()
@@ -195,12 +276,3 @@ class ClientConnection(HttpToolsProtocol):
     def _cut(self) -> None:
         self.stalled = True
         self.transport.abort()
-
-    def send_400_response(self, msg: str) -> None:
-        """What is not HTTP gets an answer in the one shape too."""
-        body = orjson.dumps(fault("invalid_request", msg).body())
-        self.transport.write(
-            STATUS_LINE[400] + b"content-type: application/json\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n\r\n%b" % (len(body), body)
-        )
-        self.transport.close()

@@ -6,6 +6,7 @@ body, which in nearly every answer follows at once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import inf
 from re import compile as regex
 from typing import Any, Final, Protocol
 
@@ -61,6 +62,12 @@ class Line(Protocol):
     def on_response_complete(self) -> None:
         """The last byte of an answer was written."""
 
+    def last_answered(self) -> None:
+        """That answer was the last on this connection."""
+
+    def hang_up(self) -> None:
+        """Close it, whatever is still due."""
+
 
 class Cycle:
     """Speaks ASGI to the application.
@@ -72,6 +79,8 @@ class Cycle:
         news: set when something came, where somebody waits for it.
         disconnected: whether the client left before its answer was complete.
         keep_alive: whether the connection stays open after the answer.
+        chunks: whether the client reads an answer in chunks.
+        response_started: whether the answer has a head.
         response_complete: whether the last byte of the answer was written.
         more_lines: headers that are added to the head of the answer, whoever sends it.
         awaits_continue: whether the client wants to be asked before it sends the body.
@@ -82,6 +91,8 @@ class Cycle:
     more_body = True
     news: asyncio.Event | None = None
     disconnected = False
+    chunks = True
+    response_started = False
     response_complete = False
     more_lines = b""
     awaits_continue = False
@@ -89,10 +100,10 @@ class Cycle:
     _gone: Callable[[], None] | None = None
     _ended = False
     """Whether the application knows that no more of the body comes."""
-    _response_started = False
     _head = b""
     _chunked: bool | None = None
-    _left_bytes = 0
+    _left_bytes: float = 0
+    """What is due of the body by its content-length; `inf` where the end of the connection ends it."""
 
     def __init__(self, line: Line, method: bytes, headers: Sequence[tuple[bytes, bytes]], *, keep_alive: bool) -> None:
         self._line = line
@@ -118,8 +129,8 @@ class Cycle:
             await self._fail()
 
     async def _fail(self) -> None:
-        if self._response_started:
-            self._transport.close()
+        if self.response_started:
+            self._line.hang_up()
         else:
             self.keep_alive = False
             await send_error(self, fault("internal", "a fault of the coordinator; its log says more"), b"")
@@ -178,10 +189,10 @@ class Cycle:
             await flow.drain()
         if self.disconnected:
             return
-        due = "http.response.body" if self._response_started else "http.response.start"
+        due = "http.response.body" if self.response_started else "http.response.start"
         if message["type"] != due or self.response_complete:
             raise RuntimeError(f"{message['type']} is not due in this answer")
-        if self._response_started:
+        if self.response_started:
             self.write(message.get("body", b""), more=message.get("more_body", False))
         else:
             self._begin(message["status"], message.get("headers", ()))
@@ -195,8 +206,7 @@ class Cycle:
             length_bytes: of the body, `None` for one that comes piece by piece.
         """
         if length_bytes is None:
-            self._take_head(status, lines + b"transfer-encoding: chunked\r\n")
-            self._chunked = True
+            self._take_head(status, lines + self._piecewise())
         else:
             self._take_head(status, b"%bcontent-length: %d\r\n" % (lines, length_bytes))
             self._chunked, self._left_bytes = False, length_bytes
@@ -212,16 +222,27 @@ class Cycle:
         if self._bodiless:
             self._chunked = False
         elif self._chunked is None and status not in (204, 304):
-            self._chunked = True
-            lines += b"transfer-encoding: chunked\r\n"
+            lines += self._piecewise()
         self._take_head(status, lines)
         self._line.loop.call_soon(self.write_head)
 
+    def _piecewise(self) -> bytes:
+        """The header of a body that comes piece by piece: in chunks, or to a client from before those up to the end."""
+        self._chunked = self.chunks
+        if self._chunked:
+            return b"transfer-encoding: chunked\r\n"
+        self._left_bytes = inf
+        return b""
+
     def _take_head(self, status: int, lines: bytes) -> None:
-        if self._response_started:
+        if self.response_started:
             raise RuntimeError("this answer has a head already")
-        self._response_started = True
-        self.awaits_continue = False
+        self.response_started = True
+        if (
+            self.awaits_continue
+        ):  # it may or may not send its body now, so nothing behind this answer could be understood
+            self.awaits_continue = False
+            self.keep_alive = self.keep_alive and not self.more_body
         standing = lines_of(self._line.server_state.default_headers)
         end = b"\r\n"
         if not self.keep_alive and b"\nconnection: close\r" not in b"\n" + lines:
@@ -276,12 +297,12 @@ class Cycle:
             self._end()
 
     def _end(self) -> None:
-        if self._left_bytes:
+        if self._left_bytes and self._left_bytes != inf:
             raise RuntimeError("the answer is shorter than its content-length")
         self.response_complete = True
         self._gone = None
         if self.news is not None:
             self.news.set()
         if not self.keep_alive:
-            self._transport.close()
+            self._line.last_answered()
         self._line.on_response_complete()

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from httptools import HttpParserError, HttpParserUpgrade
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
 
 from brain_coord.gateway.bodies import BodyLease
 from brain_coord.gateway.connection import ClientConnection
@@ -97,7 +96,6 @@ class HeadTooLarge(Exception):  # noqa: N818 — raised into the parser, which h
     """The head of a request is larger than the limit."""
 
 
-_NOT_HTTP: Final = "Invalid HTTP request received."
 LINK_SUFFIX: Final = b"/node/v1/link"
 
 
@@ -119,9 +117,8 @@ class GuardedConnection(ClientConnection):
         self._heading = False
         self._read_bytes = 0
         """What is being read now."""
-        self._first_bytes = self._more_bytes = 0
-        """The read in which the head began, with whatever stood before it, and those after that."""
-        self._too_large = False
+        self._first_bytes = 0
+        """The read in which the head began, with whatever stood before it."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Take it, or turn it away when there are too many."""
@@ -131,9 +128,7 @@ class GuardedConnection(ClientConnection):
         self.bounds.open += 1
         super().connection_made(transport)
         if not room:
-            self._refuse(
-                fault("too_many_connections", "the coordinator has too many open connections", retry_after_s=5)
-            )
+            self.refuse(fault("too_many_connections", "the coordinator has too many open connections", retry_after_s=5))
             return
         self.becomes_idle()
 
@@ -176,37 +171,37 @@ class GuardedConnection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """A head that does not end with what came is timed, and counted; bodies are bounded elsewhere."""
         self._read_bytes = len(data)
-        if self._heading:
-            self._more_bytes += len(data)
-        try:
-            self.parser.feed_data(data)
-        except HttpParserError:
-            self.logger.warning(_NOT_HTTP)
-            self.send_400_response(_NOT_HTTP)
-        except HttpParserUpgrade:
-            self._upgrade_asked()
-        if self._heading:
+        self.loose_bytes += self._read_bytes
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except HttpParserUpgrade as asked:
+                data = self.upgrade_asked(data[asked.args[0] :])
+            except HttpParserError as error:
+                self.refuse(self._fault_of(error))
+                break
+        if self._heading or self.loose_bytes:
             self._goes_on()
 
-    def _upgrade_asked(self) -> None:
-        """To a websocket, or to what is not spoken here; then the request is answered as it stands."""
-        if self._should_upgrade():
-            self.handle_websocket_upgrade()
-        else:
-            self._unsupported_upgrade_warning()
-
     def _goes_on(self) -> None:
-        if self._more_bytes > self.bounds.head_bytes:
-            self._refuse(self._larger())
-        elif self._finished:
+        """A head is not whole yet, or what stands between and behind the pieces of a body."""
+        if self.loose_bytes > self.bounds.head_bytes:
+            self.refuse(self._larger())
+        elif self._heading and self._finished:
             self._start_head_timer()
+
+    def refuse(self, error: ApiError) -> None:
+        """No head ends any more."""
+        self._heading = False
+        super().refuse(error)
 
     def on_message_begin(self) -> None:
         """A head begins; blank lines before it are none, and leave the connection idle."""
         self.bounds.idle.pop(self, None)
         self.head_begins()
         self._heading = True
-        self._first_bytes, self._more_bytes = self._read_bytes, 0
+        self._first_bytes, self.loose_bytes = self._read_bytes, 0
 
     def on_headers_complete(self) -> None:
         """The head is whole. Hardly ever are there bytes enough for it to be too large."""
@@ -214,10 +209,9 @@ class GuardedConnection(ClientConnection):
         if self._head_timer is not None:
             self._stop_head_timer()
         bounds, headers = self.bounds, self.headers
-        if len(headers) > bounds.headers or self._first_bytes + self._more_bytes > bounds.head_bytes:
+        if len(headers) > bounds.headers or self._first_bytes + self.loose_bytes > bounds.head_bytes:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
             if len(headers) > bounds.headers or size > bounds.head_bytes:
-                self._too_large = True
                 raise HeadTooLarge
         self.head_is_whole()
 
@@ -231,29 +225,21 @@ class GuardedConnection(ClientConnection):
             self._head_timer = None
 
     def _head_is_late(self) -> None:
-        self._refuse(fault("request_timeout", f"the request's headers took more than {self.bounds.head_s:g} s"))
+        self.refuse(fault("request_timeout", f"the request's headers took more than {self.bounds.head_s:g} s"))
+
+    def _fault_of(self, error: HttpParserError) -> ApiError:
+        """The parser gave up: because of a limit, or because it is not HTTP."""
+        if isinstance(error.__context__, HeadTooLarge):
+            return self._larger()
+        cause = "its URL is none" if isinstance(error, HttpParserCallbackError) else error
+        self.logger.warning("what came is not HTTP: %s", cause)
+        return fault("invalid_request", f"the request cannot be read as HTTP/1.1: {cause}")
 
     def _larger(self) -> ApiError:
         limit = f"{self.bounds.head_bytes} bytes or {self.bounds.headers} headers"
         return fault("head_too_large", f"the request line and headers are larger than {limit}")
 
-    def send_400_response(self, msg: str) -> None:
-        """The parser gave up: because of a limit, or because it is not HTTP."""
-        if self._too_large:
-            self._refuse(self._larger())
-        else:
-            super().send_400_response(msg)
-
-    def _refuse(self, error: ApiError) -> None:
-        """One answer, then the end of the connection."""
-        body = error.encode()
-        if self._finished and not self.transport.is_closing():
-            length = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
-            extra = b"".join(b"%b: %b\r\n" % header for header in error.extra_headers())
-            self.transport.write(STATUS_LINE[error.status] + length + extra + b"connection: close\r\n\r\n" + body)
-        self.hang_up()
-
     def hang_up(self) -> None:
         """Close it; its place is free at once."""
         self._uncount()
-        self.transport.close()
+        super().hang_up()

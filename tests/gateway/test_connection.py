@@ -24,6 +24,7 @@ class Socket(asyncio.Transport):
 
     sent = b""
     closed = False
+    paused = False
 
     def write(self, data) -> None:
         self.sent += data
@@ -33,6 +34,15 @@ class Socket(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def can_write_eof(self) -> bool:
+        return False
 
     def get_write_buffer_size(self) -> int:
         return 0
