@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -22,8 +23,9 @@ from brain_coord.cluster.meters import ClusterMeters
 from brain_coord.cluster.remote_target import RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
+from brain_coord.cluster.spread import ROUND_S, Linked, Spread
 from brain_coord.cluster.view import Effect, Kind, SharedView
-from brain_coord.fleet.node import Elsewhere, Node
+from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import BodyBudget
@@ -32,12 +34,16 @@ from brain_coord.gateway.limits import KeyMeters
 from brain_coord.link.endpoint import NodeGate
 from brain_coord.link.orders import GOING_AWAY, POLICY
 from brain_coord.routing.vocabulary import ResourceClass
+from brain_node.contract.limits import LINK_AGAIN
 
 log = structlog.get_logger("brain.cluster")
 
 PREFIX: Final = "/cluster/"
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
+
+MOVE_S: Final = 10.0
+"""A node on its way from one coordinator to the next pauses for 4 s at most; so long its absence counts for nothing."""
 
 
 class Replica:
@@ -83,6 +89,9 @@ class Replica:
         self._scores = scores
         self._gate = gate
         self._sync = sync
+        self.moved = 0
+        """Nodes that were asked to link again elsewhere."""
+        self._spread = Spread()
         self._echo_at = -settings.ttl_s
         self._together = False
         self._twin = False
@@ -101,7 +110,14 @@ class Replica:
     async def run(self) -> None:
         """Everything that goes on by itself; runs for ever."""
         async with asyncio.TaskGroup() as tasks:
-            for loop in (self.bus.run(), self.meters.run(), self._beats(), self._flushes(), self._syncs()):
+            for loop in (
+                self.bus.run(),
+                self.meters.run(),
+                self._beats(),
+                self._flushes(),
+                self._syncs(),
+                self._spreads(),
+            ):
                 tasks.create_task(loop)
 
     async def close(self) -> None:
@@ -250,7 +266,7 @@ class Replica:
         """Whether we count a node's uptime: its holder does, and for those that are away one of us, if we all agree on whom."""
         if node.connected:
             return node.session is not None
-        return self.leads()
+        return self.leads() and (node.left_at is None or monotonic() - node.left_at > MOVE_S)
 
     def leads(self) -> bool:
         """Whether we look after what belongs to nobody: one of those that see each other does."""
@@ -275,6 +291,45 @@ class Replica:
         if path == SLOT_PATH:
             await stray_slots.take(self._door, self._gate.slot, scope, receive, send)
 
+    # --- spreading nodes ----------------------------------------------------------------------------------------------
+
+    async def _spreads(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            await self.spread(monotonic())
+
+    async def spread(self, now: float) -> None:
+        """Ask some nodes that rest to link again elsewhere, if we hold clearly more than our share. One round."""
+        if self.leaving or not self.together:
+            return
+        held, in_vain = self._held(), self._spread.in_vain
+        counts = {name: held[name] for name in self.view.present()}
+        here = {
+            node.node_id: (node, session)
+            for node in self._registry.nodes.values()
+            if (session := node.session) is not None
+        }
+        linked = [
+            Linked(node_id, session.joined_at, node.state == "ONLINE") for node_id, (node, session) in here.items()
+        ]
+        asked = [here[node_id][1] for node_id in self._spread.due(self.name, counts, linked, now)]
+        if asked:
+            self.moved += len(asked)
+            log.info("nodes asked to link again elsewhere", nodes=len(asked), held=counts)
+            await _end(asked, LINK_AGAIN, "other coordinators hold fewer nodes")
+        elif self._spread.in_vain and not in_vain:
+            log.info(
+                "nodes that were asked to link elsewhere come back: the load balancer leads them here", held=counts
+            )
+
+    def _held(self) -> Counter[str]:
+        """How many nodes each coordinator holds."""
+        return Counter(
+            self.name if node.elsewhere is None else node.elsewhere.replica
+            for node in self._registry.nodes.values()
+            if node.connected
+        )
+
     # --- stopping -----------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
@@ -292,10 +347,7 @@ class Replica:
                 for node in self._registry.nodes.values()
                 if (session := node.session) is not None and not session.closing and not node.active
             ]
-            for session in idle:
-                session.closing = True  # before anything is awaited, or a job could still be given to it
-            for session in idle:
-                await session.link.close(GOING_AWAY, "the coordinator is shutting down")
+            await _end(idle, GOING_AWAY, "the coordinator is shutting down")
             await asyncio.sleep(FLUSH_S)
 
     async def drain(self, limit_s: float) -> None:
@@ -317,16 +369,13 @@ class Replica:
             "reason": away or uncounted,
             "replicas": self.view.present(),
             "limits": "hold for this coordinator alone" if away or uncounted else "hold across the cluster",
+            "nodes_moved": self.moved,
         }
 
     def status(self) -> dict[str, Any]:
         """The cluster as this coordinator sees it, for its operator."""
         now = monotonic()
-        held: dict[str, int] = {}
-        for node in self._registry.nodes.values():
-            if node.connected:
-                name = self.name if node.elsewhere is None else node.elsewhere.replica
-                held[name] = held.get(name, 0) + 1
+        held = self._held()
         own = {"name": self.name, "address": self.settings.address, "leaving": self.leaving, "heard_s_ago": 0.0}
         others = [
             {
@@ -337,7 +386,7 @@ class Replica:
             }
             for peer in self.view.peers.values()
         ]
-        rows = [{**row, "nodes": held.get(str(row["name"]), 0)} for row in (own, *others)]
+        rows = [{**row, "nodes": held[str(row["name"])]} for row in (own, *others)]
         return {
             **self.health(),
             "name": self.name,
@@ -346,3 +395,10 @@ class Replica:
             "hops_out": len(self.hops),
             "hops_in": len(self.server.running),
         }
+
+
+async def _end(sessions: Sequence[Session], code: int, reason: str) -> None:
+    """End the links of nodes that have nothing to do."""
+    for session in sessions:
+        session.closing = True  # before anything is awaited, or a job could still be given to it
+    await asyncio.gather(*(session.link.close(code, reason) for session in sessions))

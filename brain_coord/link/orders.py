@@ -8,6 +8,7 @@ from typing import Final
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.skips import WINDOW_S
+from brain_node.contract.limits import LINK_AGAIN
 from brain_node.contract.messages import Drain, Notice, Refused
 
 DRAIN_S: Final = 3600.0
@@ -46,7 +47,7 @@ class Orders:
         while node.session is session and node.active and monotonic() < until:  # noqa: ASYNC110 — jobs end in many places
             await asyncio.sleep(LOOK_S)
         if node.session is session and not node.operator_drain:
-            await session.link.close(GOING_AWAY, "taken back into service")
+            await session.link.close(LINK_AGAIN, "taken back into service")
 
     async def expel(self, node: Node, reason: str) -> None:
         """A ban: the node is told, its jobs end, and it does not come back."""

@@ -18,7 +18,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from brain_coord.fleet.node import Node
@@ -288,6 +288,11 @@ class _Live(Collector):
             "brain_cluster_alone",
             "1 while Redis is away: the coordinator goes on with its own nodes, and limits hold for it alone.",
             0 if cluster is None else int(cluster["state"] == "alone"),
+        )
+        yield CounterMetricFamily(
+            "brain_cluster_nodes_moved",
+            "Nodes that this coordinator asked to link again elsewhere, as it held more than its share.",
+            value=0 if cluster is None else cluster["nodes_moved"],
         )
         waiting = sources.waiting()
         yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)

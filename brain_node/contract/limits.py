@@ -29,6 +29,10 @@ PING_S: Final = 20.0
 MISSED_HEARTBEATS: Final = 3
 """A node silent for this many heartbeats is OFFLINE."""
 
+LINK_AGAIN: Final = 4001
+"""Close code of a link that the coordinator ends though nothing is wrong: the node is to link again, at whichever
+coordinator its address leads to then."""
+
 SPARE_SLOTS: Final = 2
 """Idle slot connections that a node keeps open ahead of demand."""
 

@@ -54,6 +54,11 @@ class Backoff:
         """Forget the failures so far: what reconnects has proved its use."""
         self._window_s, self.failures = self._policy.window_s, 0
 
+    def asked_s(self, now: float) -> float:
+        """The coordinator asked for a new link at `now`, which is no failure: how long to wait before it, in seconds."""
+        self._ended(now)
+        return self._policy.window_s * self._part()
+
     def down(self, now: float, *, retry_after_s: float | None = None, slow: bool = False) -> float:
         """The link or an attempt failed at `now`: how long to wait before the next one, in seconds.
 
@@ -63,14 +68,20 @@ class Backoff:
             slow: the fault will not pass soon.
         """
         policy = self._policy
-        if self._up_since is not None and now - self._up_since >= policy.stable_after_s:
-            self.reset()
-        self._up_since = None
+        self._ended(now)
         window_s = max(self._window_s, policy.slow_s) if slow else self._window_s
-        delay_s = window_s * (0.25 + 0.75 * self._draw())
+        delay_s = window_s * self._part()
         self._window_s = min(policy.cap_s, self._window_s * policy.growth)
         self.failures += 1
         if retry_after_s is None:
             return delay_s
         asked_s = min(max(0.0, retry_after_s), policy.longest_retry_after_s)
         return max(asked_s + (0.25 * asked_s + 1.0) * self._draw(), delay_s)
+
+    def _ended(self, now: float) -> None:
+        if self._up_since is not None and now - self._up_since >= self._policy.stable_after_s:
+            self.reset()
+        self._up_since = None
+
+    def _part(self) -> float:
+        return 0.25 + 0.75 * self._draw()

@@ -102,14 +102,18 @@ class Link:
                     log.error("link_refused", code=fault.code, reason=fault.message, next_step=fault.next_step)
                     self._set(state="refused", session=None, fault=fault, next_attempt_at=None)
                     return fault
-                delay_s = self._backoff.down(now, retry_after_s=fault.retry_after_s, slow=fault.slow)
-                log.warning(
-                    "link_down",
-                    code=fault.code,
-                    reason=fault.message,
-                    next_step=fault.next_step or None,
-                    retry_in_s=round(delay_s, 1),
-                )
+                if fault.asked:
+                    delay_s = self._backoff.asked_s(now)
+                    log.info("link_again", reason=fault.message, retry_in_s=round(delay_s, 1))
+                else:
+                    delay_s = self._backoff.down(now, retry_after_s=fault.retry_after_s, slow=fault.slow)
+                    log.warning(
+                        "link_down",
+                        code=fault.code,
+                        reason=fault.message,
+                        next_step=fault.next_step or None,
+                        retry_in_s=round(delay_s, 1),
+                    )
                 self._set(state="waiting", session=None, fault=fault, next_attempt_at=now + delay_s)
                 await asyncio.sleep(delay_s)
                 self._set(state="connecting", next_attempt_at=None)

@@ -18,6 +18,7 @@ from websockets.exceptions import (
 )
 from websockets.exceptions import ProxyError as ProxyFailed
 
+from brain_node.contract.limits import LINK_AGAIN
 from brain_node.contract.messages import MessageError, Refused, printable
 from brain_node.exit_codes import AUTH_REFUSED, CONFIG
 from brain_node.link.proxy import ProxyError
@@ -36,6 +37,8 @@ class Fault:
     retry_after_s: float | None = None
     slow: bool = False
     """Time alone is not expected to mend it soon: retried, but not at the network's rate."""
+    asked: bool = False
+    """The coordinator asked for it, and nothing failed."""
     exit_code: int | None = None
     """Set when trying again cannot help: the agent ends with it."""
 
@@ -128,6 +131,8 @@ def _closed(error: ConnectionClosed) -> Fault:
         return Fault("coordinator_busy", f"the coordinator asks to try again later{reason}", slow=True)
     if close.code == _SERVICE_RESTART or close.code == 1001:
         return Fault("coordinator_stopping", f"the coordinator is stopping or restarting{reason}")
+    if close.code == LINK_AGAIN:
+        return Fault("link_again", f"the coordinator asked this node to link again{reason}", asked=True)
     if "superseded" in close.reason:
         step = "if this repeats, another machine uses the same key file: move node.key away on one of them"
         return Fault("superseded", f"another session of this node took over{reason}", step, slow=True)

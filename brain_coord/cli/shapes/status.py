@@ -41,6 +41,8 @@ class Cluster(Shape):
     """Those that take jobs, this one among them."""
     limits: str
     """How far the limits of keys hold."""
+    nodes_moved: int
+    """Nodes that it asked to link again elsewhere, as it held more than its share."""
     name: str
     name_taken: bool
     """Whether another one bears this name too."""

@@ -89,3 +89,12 @@ def test_a_fault_that_time_does_not_mend_is_not_retried_fast():
 
 def test_the_very_first_attempt_is_spread_too():
     assert [Backoff(POLICY, lambda d=d: d).first_delay_s() for d in (0.0, 0.9)] == [0.0, pytest.approx(0.45)]
+
+
+def test_links_that_the_coordinator_asked_to_begin_anew_make_no_pause_longer():
+    backoff = Backoff(POLICY, lambda: 1.0)
+    for now in range(5):
+        backoff.up(float(now))
+        assert backoff.asked_s(float(now)) == POLICY.window_s
+    assert backoff.failures == 0
+    assert backoff.down(5.0) == POLICY.window_s

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from brain_node.contract.identity import Identity
-from brain_node.contract.limits import HEARTBEAT_S, PING_S
+from brain_node.contract.limits import HEARTBEAT_S, LINK_AGAIN, PING_S
 from brain_node.contract.messages import Drain, Notice
 from brain_node.exit_codes import AUTH_REFUSED
 from brain_node.link.dial import SLOT_KEEPALIVE_S
@@ -199,6 +199,19 @@ async def test_the_node_says_goodbye_when_it_leaves():
             link = await coordinator.link()
         await link.socket.wait_closed()
         assert link.socket.close_code == 1001
+
+
+async def test_a_node_that_is_asked_to_link_again_does_so_and_takes_it_for_no_failure():
+    async with RawCoordinator() as coordinator, Linked(coordinator.url) as node:
+        for _ in range(3):
+            link = await coordinator.link()
+            await link.socket.close(LINK_AGAIN, "other coordinators hold fewer nodes")
+        await coordinator.link()
+        status = await node.until("waiting")
+        assert status.fault is not None
+        assert status.fault.code == "link_again"
+        assert "other coordinators hold fewer nodes" in status.fault.message
+        assert node.link._backoff.failures == 0
 
 
 async def test_a_session_ends_with_its_first_failing_half():

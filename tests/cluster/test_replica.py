@@ -1,0 +1,113 @@
+"""One member of a cluster by itself: what it does about the nodes that are linked to it. Time is an argument."""
+
+from time import monotonic
+from types import SimpleNamespace
+
+import pytest
+
+from brain_coord.cluster.replica import MOVE_S, Replica
+from brain_coord.cluster.secret import ClusterSecret
+from brain_coord.cluster.settings import ClusterSettings
+from brain_coord.cluster.spread import LINKED_S, SETTLED_S
+from brain_coord.cluster.view import PROTOCOL
+from brain_coord.fleet.node import Elsewhere, Node, Session
+from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.scores import ScoreKeeper
+from brain_coord.gateway.bodies import BodyBudget
+from brain_coord.gateway.limits import KeyMeters
+from brain_node.contract.limits import LINK_AGAIN
+from brain_node.contract.messages import Offer, Report
+from tests.support.no_link import NoSlots
+from tests.support.registries import MODEL, NEED
+
+
+class Link:
+    """Remembers how it was closed."""
+
+    def __init__(self):
+        self.closed = None
+
+    async def send(self, message): ...
+
+    async def close(self, code, reason):
+        self.closed = code
+
+
+class Member:
+    """The replica `a`, together with `b`, which holds no nodes."""
+
+    def __init__(self):
+        self.registry = Registry(15.0, needs={MODEL: NEED})
+        settings = ClusterSettings("redis://nowhere", "a", "http://a", ClusterSecret("s" * 40))
+        gate = SimpleNamespace(ticket_prefix="", stray=None, draining=False, slot=None)
+        scores = ScoreKeeper(None, self.registry)
+        self.replica = Replica(
+            settings, "a", self.registry, scores, KeyMeters(), gate, 1000, BodyBudget(1000), self._sync
+        )
+        self.replica.bus.connected = True
+        self.hear("a", self.replica.run_id)
+        self.hear("b", "1")
+
+    async def _sync(self, node_id): ...
+
+    def hear(self, name, run):
+        beat = {"type": "beat", "from": name, "run": run, "seq": 0, "address": f"http://{name}"}
+        self.replica._hear({**beat, "leaving": False, "protocol": PROTOCOL})
+
+    def join(self, number):
+        node = self.registry.add(Node(f"N-{number:016X}", b"key"))
+        session = Session(f"s{number}", Link(), NoSlots(), f"ticket{number}", "203.0.113.7", 0.0, 0.0)
+        offer = Offer.model_validate({"models": ({"id": MODEL, "loaded": True},), "slots": 4})
+        self.registry.connect(node, session, Report(), offer, ())
+        return node
+
+
+@pytest.fixture
+async def member():
+    member = Member()
+    yield member
+    await member.replica.close()
+
+
+async def spread(member):
+    """Two rounds, so far apart that what the first one sees has settled; the links that were ended."""
+    links = [node.session.link for node in member.registry]
+    await member.replica.spread(LINKED_S)
+    await member.replica.spread(LINKED_S + SETTLED_S)
+    return [link for link in links if link.closed is not None]
+
+
+async def test_a_replica_with_more_than_its_share_asks_a_node_to_link_again(member):
+    nodes = [member.join(number) for number in range(20)]
+    (ended,) = await spread(member)
+    assert ended.closed == LINK_AGAIN
+    (asked,) = [node for node in nodes if node.session.closing]
+    assert asked.state == "DRAINING", "and gives it no job meanwhile"
+    assert member.replica.health()["nodes_moved"] == 1
+
+
+async def test_a_node_with_a_running_job_is_not_asked(member):
+    nodes = [member.join(number) for number in range(20)]
+    for node in nodes[:-1]:
+        assert member.registry.reserve(node)
+    assert await spread(member) == [nodes[-1].session.link]
+
+
+async def test_nobody_is_asked_while_redis_is_away_or_the_replica_leaves(member):
+    for number in range(20):
+        member.join(number)
+    member.replica.bus.connected = False
+    assert await spread(member) == []
+    member.replica.bus.connected, member.replica.leaving = True, True
+    assert await spread(member) == []
+
+
+async def test_a_node_on_its_way_from_one_replica_to_the_next_is_not_counted_as_away(member):
+    node = member.registry.add(Node("N-1", b"key"))
+    member.registry.held_elsewhere(node, Elsewhere("b", 1), "linked at b")
+    assert not member.replica._counts(node), "its holder does"
+    member.registry.held_elsewhere(node, None, "its link closed")
+    assert member.replica.leads()
+    assert not member.replica._counts(node)
+    node.left_at = monotonic() - MOVE_S - 1
+    assert member.replica._counts(node)
