@@ -25,6 +25,8 @@ from brain_node.link.proxy import ProxyError
 
 _AUTH_CODES = {"bad_token", "token_required", "token_used", "token_expired", "banned"}
 _TRY_AGAIN_LATER, _SERVICE_RESTART = 1013, 1012
+_UNREADABLE = {1002: "no websocket frame", 1007: "text that is none", 1009: "more than a message may hold"}
+"""Close codes with which our side ends a connection whose other side it cannot follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,15 @@ def _status(error: InvalidStatus, now_wall_s: float) -> Fault:
     return Fault(code, f"the coordinator's address answers with HTTP {status}", step, later_s, slow=True)
 
 
+def _unreadable(what: str) -> Fault:
+    step = "update brain-node, and check that nothing between this node and the coordinator changes messages"
+    return Fault("protocol", f"the coordinator sent a message this version cannot read ({what})", step, slow=True)
+
+
 def _closed(error: ConnectionClosed) -> Fault:
-    close = error.rcvd
+    close, sent = error.rcvd, error.sent
+    if sent is not None and not error.rcvd_then_sent and (what := _UNREADABLE.get(sent.code)) is not None:
+        return _unreadable(what)
     if close is None:
         return Fault("connection_lost", "the connection to the coordinator was lost")
     reason = f": {close.reason}" if close.reason else ""
@@ -184,7 +193,7 @@ def fault_of(error: BaseException, now_wall_s: float) -> Fault:
     if isinstance(error, ConnectionClosed):
         return _closed(error)
     if isinstance(error, MessageError):
-        return Fault("protocol", f"the coordinator sent a message this version cannot read ({error})", slow=True)
+        return _unreadable(str(error))
     if isinstance(error, InvalidMessage):
         step = "if the coordinator uses TLS, write https:// in front of its address"
         return Fault("no_answer", "what listens at the coordinator's address does not answer as a web server", step)

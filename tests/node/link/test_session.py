@@ -133,6 +133,23 @@ async def test_rubbish_from_the_coordinator_ends_the_session_and_not_the_agent()
         await coordinator.link()
 
 
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b"\xff" * 50, "no websocket frame"),
+        (b"\x81\x03\xff\xfe\xfd", "text that is none"),
+        (b"\x81\x7f" + (1 << 30).to_bytes(8, "big"), "more than a message may hold"),
+    ],
+)
+async def test_bytes_that_cannot_be_followed_are_not_taken_for_a_lost_connection(raw, what):
+    async with RawCoordinator() as coordinator, Linked(coordinator.url) as node:
+        link = await coordinator.link()
+        link.socket.transport.write(raw)
+        fault = (await node.until("waiting")).fault
+    assert (fault.code, fault.slow) == ("protocol", True)
+    assert what in fault.message
+
+
 @pytest.mark.case("D-05")
 async def test_a_superseded_session_says_so():
     async with RawCoordinator() as coordinator, Linked(coordinator.url) as node:
