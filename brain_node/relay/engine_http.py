@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD_BYTES: Final = 64 * 1024
 """Most that an answer's head may hold."""
@@ -17,6 +17,7 @@ HEAD_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 64 * 1024
 """Up to here a copy costs less than a second write."""
 _ANY_FORMAT: Final = 32 + zlib.MAX_WBITS
+_NOT_PACKED: Final = "its answer does not decompress"
 _COMPRESSED: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
 
 
@@ -51,6 +52,8 @@ class EngineConnection(asyncio.Protocol):
     _head_bytes = 0
     _whole = False
     _decoder: "zlib._Decompress | None" = None
+    _cut = False
+    """Whether what was packed has begun and not ended."""
     _reusable = False
     _until_close = False
     # After one of these there is no further answer.
@@ -87,7 +90,7 @@ class EngineConnection(asyncio.Protocol):
         assert self._transport is not None
         self._asker = asker
         self._status = self._head_bytes = 0
-        self._whole = False
+        self._whole = self._cut = False
         self._decoder = None
         if len(body) == 1 and len(body[0]) <= _JOINED_BYTES:
             self._transport.write(head + body[0])
@@ -127,7 +130,7 @@ class EngineConnection(asyncio.Protocol):
         asker, self._asker = self._asker, None
         if asker is None:
             return
-        if exc is None and self._status and self._until_close:
+        if exc is None and self._status and self._until_close and not self._cut:
             asker.whole()
         else:
             asker.lost(type(exc).__name__ if exc else "it closed the connection", heard=self._heard)
@@ -141,7 +144,7 @@ class EngineConnection(asyncio.Protocol):
         garbled: str | None = None
         try:
             self._parser.feed_data(data)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             garbled = f"its answer is no HTTP ({type(error).__name__})"
             self._reusable = False
         if not self._status:
@@ -168,6 +171,9 @@ class EngineConnection(asyncio.Protocol):
             asker.flush()
 
     def _over(self, asker: Asker) -> None:
+        if self._cut:
+            self._broken(_NOT_PACKED)
+            return
         self._asker = None
         asker.whole()  # before all else: the end of an answer is waited for
         assert self._transport is not None
@@ -196,7 +202,11 @@ class EngineConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """The head is there, and told at once; those of interim answers (100 Continue) say nothing."""
         status = self._parser.get_status_code()
-        if status < 200 or self._whole or self._asker is None:
+        if self._whole or self._asker is None:
+            return
+        if not 200 <= status <= 599:
+            if not 100 <= status < 200:
+                self._fault = f"its status is none ({status})"
             return
         fields = {}
         for name, value in self._fields.items():
@@ -235,7 +245,11 @@ class EngineConnection(asyncio.Protocol):
     def _decompressed(self, decoder: "zlib._Decompress", data: bytes) -> bytes:
         """What the bytes hold; nothing, and a fault, when that cannot be told."""
         try:
-            return decoder.decompress(data)
+            read = decoder.decompress(data)
         except zlib.error:
-            self._fault = "its answer does not decompress"
-            return b""
+            read = b""
+            self._fault = _NOT_PACKED
+        if decoder.unused_data:  # what comes behind its end, if anybody sends that, must not be dropped in silence
+            self._fault = _NOT_PACKED
+        self._cut = not decoder.eof
+        return read

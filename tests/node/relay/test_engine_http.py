@@ -112,14 +112,21 @@ async def test_interim_answers_say_nothing(pool):
         b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * engine_http.HEAD_BYTES + b"x" * 1000,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 000 none\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 999 none\r\nContent-Length: 2\r\n\r\n{}",
     ],
-    ids=["no HTTP", "no chunk", "unasked compression", "no gzip", "an endless head"],
+    ids=[
+        *("no HTTP", "no chunk", "unasked compression", "no gzip", "an endless head", "another protocol"),
+        *("a status below all", "a status above all"),
+    ],
 )
-async def test_an_answer_that_cannot_be_read_is_a_lost_engine(pool, bytes_):
+async def test_an_answer_that_cannot_be_read_is_a_lost_engine(pool, bytes_, caplog):
     async with ScriptedServer(saying(bytes_)) as server:
         line = await ask(pool, server)
-        assert line.cause == "engine_lost"
+        assert (line.cause, line.answer if line.pieces else None, line.body) == ("engine_lost", None, b"")
         await eventually(lambda: server.open == 0)
+    assert "Fatal error" not in caplog.text
 
 
 async def test_what_stood_before_the_fault_is_passed_on(pool):
@@ -134,6 +141,27 @@ async def test_gzip_that_nobody_asked_for_is_taken_off(pool):
     async with ScriptedServer(saying(head, packed[:20], packed[20:])) as server:
         line = await ask(pool, server)
     assert line.body == b"data: plain\n\n" * 500
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks", "close"])
+@pytest.mark.parametrize("packed", [gzip.compress(b"x" * 9999)[:-9], gzip.compress(b"one") + gzip.compress(b"two")])
+async def test_a_packed_answer_that_is_cut_or_has_more_behind_it_is_not_taken_for_whole(pool, framing, packed):
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+    if framing == "length":
+        pieces = [head + b"Content-Length: %d\r\n\r\n" % len(packed), packed]
+    elif framing == "chunks":
+        pieces = [head + b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%s\r\n" % (len(packed), packed), b"0\r\n\r\n"]
+    else:
+        pieces = [head + b"\r\n", packed]
+    async with ScriptedServer(saying(*pieces, stays=False)) as server:
+        line = await ask(pool, server)
+    assert line.cause == "engine_lost"
+
+
+async def test_an_empty_answer_has_nothing_packed_in_it(pool):
+    empty = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n"
+    async with ScriptedServer(saying(empty)) as server:
+        assert (await ask(pool, server)).ok
 
 
 @pytest.mark.parametrize(
