@@ -176,6 +176,7 @@ class _Try:
         self._began = began
         self._started = started
         self._remaining = remaining
+        self._body = request.body_for(target.model)  # may raise, and a ticket would be lost
         self._ticket = target.health.breaker.begin(started)
 
     async def run(self) -> bool:
@@ -194,7 +195,7 @@ class _Try:
             f"{request.request_id}-{len(result.attempts) + 1}",
             target.model,
             request.dialect.path,
-            request.body_for(target.model),
+            self._body,
             remaining,
             headers,
             request.query,

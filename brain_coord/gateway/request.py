@@ -87,10 +87,17 @@ class ApiRequest(NamedTuple):  # made for every request, at a tenth of the cost 
     query: str = ""
 
     def body_for(self, model: str) -> bytes:
-        """What goes to a target that knows the model by this name."""
+        """What goes to a target that knows the model by this name.
+
+        Raises:
+            ApiError: 400, where the body has too many members for one of them to be changed.
+        """
         if model == self.model:
             return self.body
-        return rewrite(self.body, without=("model",), add=(b'"model":' + orjson.dumps(model),))
+        try:
+            return rewrite(self.body, without=("model",), add=(b'"model":' + orjson.dumps(model),))
+        except ValueError as error:
+            raise _unchangeable(error) from None
 
 
 def parse_request(
@@ -127,7 +134,14 @@ def parse_request(
     if options is not None and not isinstance(options, dict):
         raise fault("invalid_field", "`stream_options` must be an object", param="stream_options")
     streamed = stream is True and dialect.streams
-    client_usage = options is not None and bool(options.get("include_usage"))
+    client_usage = False if options is None else options.get("include_usage") or False
+    if type(client_usage) is not bool:  # engines read "off" as a no, and then nobody would know what was used
+        name = "stream_options.include_usage"
+        raise fault("invalid_field", f"`{name}` must be true or false", param=name)
+    try:
+        engine_body = _engine_body(raw, body, add_usage=streamed and dialect.asks_usage and not client_usage)
+    except ValueError as error:
+        raise _unchangeable(error) from None
     return ApiRequest(
         request_id=request_id,
         dialect=dialect,
@@ -135,7 +149,7 @@ def parse_request(
         stream=streamed,
         client_usage=client_usage or not dialect.asks_usage,
         wishes=_wishes(body, headers),
-        body=_engine_body(raw, body, add_usage=streamed and dialect.asks_usage and not client_usage),
+        body=engine_body,
         sha256=hashlib.sha256(raw).hexdigest(),
         max_output_tokens=_output_limit(body),
         client_retry=headers.get(b"x-stainless-retry-count", b"0") != b"0",
@@ -173,17 +187,25 @@ def _engine_body(raw: bytes, body: dict[str, Any], *, add_usage: bool) -> bytes:
     if not add_usage:
         return rewrite(raw, without=out) if out else raw
     if "stream_options" in body:
-        options = {**(body["stream_options"] or {}), "include_usage": True}
-        out.add("stream_options")
-    else:
-        options = {"include_usage": True}
-        if not out:
-            return append(raw, _ASKS_USAGE)
-    member = b'"stream_options":' + orjson.dumps(options)
-    return rewrite(raw, without=out, add=(member,)) if out else append(raw, member)
+        return rewrite(raw, without=out | {"stream_options"}, add=(b'"stream_options":' + _asking_options(raw),))
+    return rewrite(raw, without=out, add=(_ASKS_USAGE,)) if out else append(raw, _ASKS_USAGE)
 
 
-_ASKS_USAGE: Final = b'"stream_options":{"include_usage":true}'
+def _asking_options(raw: bytes) -> bytes:
+    """The client's stream options with the usage asked for; as everywhere, the last of several counts."""
+    at = [each for each in members(raw) if each.name == "stream_options"][-1]
+    given = raw[at.value : at.end]
+    if given == b"null":
+        return b"{" + _INCLUDE_USAGE + b"}"
+    return rewrite(given, without=("include_usage",), add=(_INCLUDE_USAGE,))
+
+
+def _unchangeable(error: ValueError) -> ApiError:
+    return fault("invalid_json", f"the body cannot be passed on: {error}")
+
+
+_INCLUDE_USAGE: Final = b'"include_usage":true'
+_ASKS_USAGE: Final = b'"stream_options":{%b}' % _INCLUDE_USAGE
 
 
 def _wishes(body: dict[str, Any], headers: RequestHeaders) -> RoutingWishes:

@@ -6,6 +6,7 @@ import pytest
 
 from brain_coord.gateway.dialects import CHAT, COUNT_TOKENS, DIALECTS, EMBEDDINGS, MESSAGES
 from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.json_members import MOST
 from brain_coord.gateway.request import LARGE_BYTES, OWN_FIELDS, parse_request
 from brain_coord.routing.vocabulary import Mode, Privacy
 from tests.gateway.engine_streams import REQUESTS
@@ -46,6 +47,7 @@ def test_only_forms_that_tell_usage_on_demand_are_asked_for_it(path):
         (None, {"include_usage": True}, False),
         ({}, {"include_usage": True}, False),
         ({"include_usage": False}, {"include_usage": True}, False),
+        ({"include_usage": None}, {"include_usage": True}, False),
         ({"include_usage": True}, {"include_usage": True}, True),
         ({"odd": 1}, {"odd": 1, "include_usage": True}, False),
         ({"odd": 1, "include_usage": True}, {"odd": 1, "include_usage": True}, True),
@@ -55,6 +57,34 @@ def test_usage_is_asked_for_beside_whatever_else_the_client_asked(options, sent,
     request = parsed({**CHAT_BODY, "stream": True, "stream_options": options})
     assert json.loads(request.body)["stream_options"] == sent
     assert request.client_usage is client_usage
+
+
+@pytest.mark.parametrize("told", ["off", "false", "true", 1, [1]])
+def test_usage_is_asked_for_by_yes_or_no(told):
+    error = refused({**CHAT_BODY, "stream": True, "stream_options": {"include_usage": told}})
+    assert (error.code, error.param) == ("invalid_field", "stream_options.include_usage")
+
+
+def test_what_else_stands_in_the_stream_options_goes_on_as_it_was_written():
+    deep = b"[" * 300 + b"]" * 300
+    given = b'{"include_usage": false, "a":1180591620717411303424,"b": 1.0,"c":1e-7, "d":%b}' % deep
+    raw = b'{"model":"m","stream":true,"stream_options":{},"messages":[1],"stream_options" : %b}' % given
+    assert parsed(raw).body == (
+        b'{"model":"m","stream":true,"messages":[1],"stream_options":'
+        b'{"a":1180591620717411303424,"b": 1.0,"c":1e-7,"d":%b,"include_usage":true}}' % deep
+    )
+
+
+@pytest.mark.parametrize("member", ['"mode":"CHEAP"', '"stream":true,"stream_options":{}', '"stream":true,"node":null'])
+@pytest.mark.parametrize("name", ["a", "a%d"])
+def test_an_object_with_too_many_members_is_the_clients_fault_wherever_it_has_to_be_changed(member, name):
+    many = ",".join(f'"{name % number if "%" in name else name}":1' for number in range(MOST))
+    raw = b'{"model":"m","messages":[1],%b,%b}' % (many.encode(), member.encode())
+    assert refused(raw).code == "invalid_json"
+    plain = parsed(b'{"model":"m","messages":[1],%b}' % many.encode())
+    with pytest.raises(ApiError) as error:
+        plain.body_for("another")
+    assert error.value.status == 400
 
 
 def test_our_own_fields_never_reach_an_engine_and_those_of_others_inside_do():
