@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 WINDOW_S: Final = 3600.0
 BUCKET_S: Final = 300.0
 
-MOST_ASKS: Final = 256
-"""Kinds of requests told apart; beyond it region and budget of further ones are ignored."""
+MOST_ASKS: Final = 48
+"""Kinds of requests told apart; beyond it region and budget of further ones are ignored. Clients choose them, and each costs
+every node memory for an hour, and time whenever it is charged."""
 
 OUTRANKED: Final = "another node ranked higher"
 """Passed by though it could have taken the request."""

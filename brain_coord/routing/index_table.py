@@ -23,6 +23,8 @@ UNKNOWN_REGION: Final = -2
 MUCH_VRAM_MIB: Final = 1 << 62
 """Stands for a node that reports no memory: it is not excluded by any requirement."""
 
+_SPARE_REGIONS: Final = 64
+
 _OWN_BITS: Final = OFFLINE | DRAINING | DEGRADED | NO_FREE_SLOT | NOT_BENCHMARKED
 _ANY_REQUEST: Final = NodeRequest()
 _ANY_MODEL: Final = ModelNeed("")
@@ -64,9 +66,7 @@ class NodeTable:
         self.states[row] = state
         self.bits[row] = rejection_bits(state, _ANY_REQUEST, _ANY_MODEL) & _OWN_BITS
         self.vram_mib[row] = MUCH_VRAM_MIB if state.reported_vram_mib is None else state.reported_vram_mib
-        self.region[row] = (
-            NO_REGION if state.region is None else self._regions.setdefault(state.region, len(self._regions))
-        )
+        self.region[row] = self._code_of(state.region)
         rtt_ms = state.rtt_ms
         if is_known(rtt_ms):
             self.rtt_ms[row] = rtt_ms
@@ -135,6 +135,18 @@ class NodeTable:
             self._rank = np.zeros(self.capacity, np.int64)
             self._rank[self._order] = np.arange(len(self._order))
         return self._rank
+
+    def _code_of(self, region: str | None) -> int:
+        """The number of a node's region, a new one for a region that was not seen before."""
+        if region is None:
+            return NO_REGION
+        if region not in self._regions and len(self._regions) >= 2 * len(self.rows) + _SPARE_REGIONS:
+            # A node may name another region as often as it likes: let those go in which nobody is any more.
+            self._regions.clear()
+            for row, state in enumerate(self.states):
+                if state is not None:
+                    self.region[row] = self._code_of(state.region)
+        return self._regions.setdefault(region, len(self._regions))
 
     def region_code(self, region: str) -> int:
         """The number that stands for a region in its column."""

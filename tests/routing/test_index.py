@@ -143,3 +143,15 @@ def test_a_fleet_that_cannot_serve_is_explained_with_every_reason_counted():
 def test_a_model_that_the_index_was_not_made_for_is_refused():
     with pytest.raises(KeyError):
         index_of([], [NEED]).decide(NodeRequest(), "other")
+
+
+def test_a_node_that_names_region_after_region_costs_no_memory():
+    nodes = [replace(each, region="eu") for each in twins(random.Random(0), 3)]
+    index = index_of(nodes)
+    for number in range(1000):
+        nodes[1] = replace(nodes[1], region=f"region {number}")
+        index.put(nodes[1])
+        for region in ("eu", f"region {number}", f"region {number - 1}"):
+            request = NodeRequest(region=region, require_region=True)
+            assert_same_decision(index.decide(request, "alpha"), decide_node(request, CATALOG[0], nodes))
+    assert len(index._table._regions) < 100
