@@ -72,7 +72,11 @@ class Standing:
 
     def observed(self, day: int, connected_s: float, observed_s: float) -> None:
         """The coordinator was up for `observed_s` of a day, and the node connected for `connected_s` of that."""
-        before = self.days.get(day, (0.0, 0.0))
+        before = self.days.get(day)
+        if before is None:
+            before = (0.0, 0.0)
+            for old in [each for each in self.days if each < day - WINDOW_S // DAY_S]:
+                del self.days[old]
         self.days[day] = (before[0] + connected_s, before[1] + observed_s)
         self._scored = None
 

@@ -77,3 +77,10 @@ def test_a_score_that_was_kept_is_the_one_that_would_come_out_anew():
         kept.add(Outcome("N-1", kind, result, now))
         now += rng.choice((0.0, 5.0, 90_000.0))
         assert kept.score(now) == reliability_score(kept.counts(now))
+
+
+def test_days_that_are_over_are_let_go_of():
+    kept = Standing()
+    for day in range(DAY, DAY + 400):
+        kept.observed(day, 5.0, 10.0)
+    assert min(kept.days) == DAY + 399 - 7
