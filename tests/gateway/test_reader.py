@@ -108,6 +108,17 @@ def test_token_counts_are_known_though_they_differ_from_stream_to_stream(events)
     assert reads == 0
 
 
+def test_a_count_beyond_all_bounds_is_none_whichever_way_it_is_read():
+    dialect, usage = Counting(), CHAT[-2]
+    events = [
+        usage.replace(b'"completion_tokens":3', b'"completion_tokens":%d' % number) for number in (10**8 - 1, 10**8)
+    ]
+    seen, reads = read_all(dialect, events)
+    assert [each.usage for each in seen] == [Usage(3, 10**8 - 1), Usage(3, None)]
+    assert seen == [dialect.read(sse.data_of(event)) for event in events]
+    assert reads == 1
+
+
 @pytest.mark.parametrize(
     ("of", "becomes"),
     [

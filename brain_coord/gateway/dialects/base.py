@@ -66,8 +66,9 @@ class Dialect(Protocol):
         """Whether an engine's error body has this form's shape, and can be passed on as it is."""
 
 
-COUNTED: Final = 10**15
-"""From here on a number counts no tokens. A receipt could not hold those beyond 2^53, and forms know no more digits."""
+COUNTED: Final = 10**8
+"""From here on a number counts no tokens: no body holds so many, a receipt none beyond 2^53, and a sum over all requests that
+takes one in that is near it no longer moves by one. Forms know no more digits."""
 
 
 def count(value: Any) -> int | None:

@@ -24,7 +24,8 @@ _START: Final = re.compile(
 )
 """Members that tell nothing of an answer: few and short, so that a start is found in no time whatever a node sends."""
 
-_NUMBER: Final = rb"(?:0|[1-9][0-9]{0,14})"
+_NUMBER: Final = rb"(?:0|[1-9][0-9]{0,7})"
+"""Any that is below `COUNTED`."""
 _COUNTS: Final = re.compile(
     rb'"choices": ?\[\], ?"usage": ?\{"prompt_tokens": ?(%b), ?"total_tokens": ?%b, ?"completion_tokens": ?(%b)\}'
     rb'(?:, ?"system_fingerprint": ?(?:"[^"\\\x00-\x1f\x80-\xff]{0,256}"|null))?\}\n\n' % (_NUMBER, _NUMBER, _NUMBER)
