@@ -31,9 +31,9 @@ class EngineFault(Exception):  # noqa: N818
         self.error = error
 
     def told(self, name: str) -> str | None:
-        """A member of the error as text, `None` if it is absent."""
+        """A member of the error that is a text or a number, as text; else `None`."""
         value = self.error.get(name) if isinstance(self.error, dict) else None
-        return None if value is None else str(value)
+        return str(value) if isinstance(value, str | int | float) else None
 
 
 def engine_error(status: int, body: bytes) -> EngineFault:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol
 
-import orjson
-
 from brain_coord.classes.target import Exchange, TargetFault, Waiting
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import NEVER, Deadline
 from brain_coord.gateway.dialects import Dialect
+from brain_coord.gateway.dialects.base import json_object
 from brain_coord.gateway.engine_fault import EngineFault, engine_error
 from brain_coord.gateway.passage import Passage, Tail
 
@@ -142,11 +141,8 @@ async def relay_whole(
         EngineFault: the engine reported an error under a good status.
     """
     body = await read_whole(exchange, limit, limits)
-    try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        data = None
-    if not isinstance(data, dict):
+    data = json_object(body)
+    if data is None:
         raise TargetFault("protocol", "the answer is not a JSON object", ran=True)
     if data.get("error") is not None:
         raise EngineFault("the engine reported an error", error=data["error"])

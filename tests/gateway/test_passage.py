@@ -183,6 +183,31 @@ def test_characters_cut_anywhere_come_out_whole():
     assert run.answer.clock.text_bytes == len(text.encode())
 
 
+@pytest.mark.case("C-05")
+def test_characters_that_an_engine_cut_in_half_pass_as_it_wrote_them():
+    halves = [chunk("\ud83c"), chunk("\udf0d"), chunk("a\ud83c"), chunk("\udf0db", logprobs={})]
+    run = Run().feed(chunk("a"), *halves, b"".join(halves), chunk(finish="stop"), DONE)
+    assert run.end() == b"".join([chunk("a"), *halves, *halves, chunk(finish="stop"), DONE])
+    assert run.answer.clock.text_bytes == 1 + 2 * 14
+
+
+def test_numbers_that_are_none_pass_as_the_engine_wrote_them():
+    event = chunk("a", finish="stop")[:-3] + b',"logprobs":[NaN,-Infinity,1e400]}\n\n'
+    assert Run().feed(event, DONE).end() == event + DONE
+
+
+def test_a_tool_call_of_any_depth_is_output():
+    deep: list = []
+    for _ in range(300):
+        deep = [deep]
+    block = {"type": "tool_use", "name": "look", "input": {"at": deep}}
+    run = Run("/v1/messages").feed(
+        b"data: " + json.dumps({"type": "content_block_start", "content_block": block}).encode() + b"\n\n"
+    )
+    assert run.passage.committed
+    assert DIALECTS["/v1/messages"].text_bytes_of({"content": [block]}) >= len("look")
+
+
 @pytest.mark.case("C-07")
 def test_a_stream_that_ends_without_a_finish_is_not_complete():
     run = Run().feed(chunk("a"), chunk("b"))

@@ -139,6 +139,14 @@ async def test_a_whole_answer_is_read_checked_and_counted():
     assert counted.sample.tok_s is None
 
 
+async def test_a_whole_answer_passes_with_whatever_most_clients_can_read():
+    whole = (
+        WHOLE[CHAT.path].replace(b"Every", b"\\ud83c").replace(b'"finish_reason"', b'"logprobs":NaN,"finish_reason"')
+    )
+    assert await relay_whole(Target(whole), CHAT, counted := answer(), within(5.0), QUICK) == whole
+    assert counted.clock.text_bytes == len(" answer of") + 3
+
+
 async def test_an_answer_with_vectors_is_not_an_empty_one():
     counted = answer()
     await relay_whole(Target(WHOLE[EMBEDDINGS.path]), EMBEDDINGS, counted, within(5.0), QUICK)

@@ -44,6 +44,13 @@ def test_any_other_error_is_put_into_it(path, body, message, param):
     assert ("type" in shaped) is path.startswith(MESSAGES.path)
 
 
+@pytest.mark.parametrize("value", [[[]], {"a": 1}, None])
+def test_what_an_error_says_in_no_words_is_not_told(value):
+    told = refusal_of(CHAT, engine_error(400, json.dumps({"error": {"message": "m", "code": value}}).encode()))
+    assert isinstance(told, ApiError)
+    assert told.code == "engine_refused"
+
+
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("path", DIALECTS)
 def test_every_error_has_the_shape_of_every_form_also_as_an_event(path, code):

@@ -1,6 +1,9 @@
 """What the gateway has to know of an API form, and nothing more: it translates none of them."""
 
+import json
 from typing import Any, Final, Protocol
+
+import orjson
 
 from brain_coord.gateway.dialects.forms import Forms
 from brain_coord.gateway.dialects.seen import Seen, Usage
@@ -69,6 +72,22 @@ class Dialect(Protocol):
 COUNTED: Final = 10**8
 """From here on a number counts no tokens: no body holds so many, a receipt none beyond 2^53, and a sum over all requests that
 takes one in that is near it no longer moves by one. Forms know no more digits."""
+
+
+def json_object(data: bytes) -> dict[str, Any] | None:
+    """The object that an engine wrote, `None` if it is none.
+
+    It is passed on as it stands, so what most clients can read is good enough: half a character in an escape, as engines
+    write it that cut their text anywhere, or a number that is none.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(data.decode())
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
 
 
 def count(value: Any) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import Forwards, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, json_object, text_length
 from brain_coord.gateway.dialects.openai import check_messages
 from brain_coord.gateway.dialects.seen import DONE, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError
@@ -39,7 +39,14 @@ def _length(block: Any) -> int:
         return 0
     length = sum(text_length(block.get(name)) for name in _TEXTS)
     called = block.get("input")
-    return length + len(orjson.dumps(called)) if isinstance(called, dict) and called else length
+    return length + _written_length(called) if isinstance(called, dict) and called else length
+
+
+def _written_length(called: dict[str, Any]) -> int:
+    try:
+        return len(orjson.dumps(called))
+    except TypeError:  # deeper than anything that a tool takes, or with half a character
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,8 @@ class Messages:
 
     def read(self, data: bytes) -> Seen:
         """Deltas are output, and so is the start of a tool call; the stop reason ends the answer."""
-        try:
-            event = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return NOT_JSON
-        if not isinstance(event, dict):
+        event = json_object(data)
+        if event is None:
             return NOT_JSON
         kind = event.get("type")
         if kind == "error" or event.get("error") is not None:

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import Forwards, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, json_object, text_length
 from brain_coord.gateway.dialects.forms import Forms
 from brain_coord.gateway.dialects.seen import DONE, FINISH, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError, fault
@@ -114,11 +112,8 @@ class OpenAI:
         """A chunk, or the end marker."""
         if data == b"[DONE]":
             return DONE
-        try:
-            event = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return NOT_JSON
-        return _read_event(event) if isinstance(event, dict) else NOT_JSON
+        event = json_object(data)
+        return NOT_JSON if event is None else _read_event(event)
 
     def usage_of(self, body: dict[str, Any]) -> Usage | None:
         """`usage` of a whole answer."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects.base import Forwards, count, text_length
+from brain_coord.gateway.dialects.base import Forwards, count, json_object, text_length
 from brain_coord.gateway.dialects.openai import CHAT
 from brain_coord.gateway.dialects.seen import DONE, NOT_JSON, QUIET, EventKind, Seen, Usage
 from brain_coord.gateway.errors import ApiError, fault
@@ -68,11 +68,8 @@ class Responses:
         """Every `….delta` is output; the rest frames it."""
         if data == b"[DONE]":
             return DONE
-        try:
-            event = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return NOT_JSON
-        if not isinstance(event, dict):
+        event = json_object(data)
+        if event is None:
             return NOT_JSON
         kind = event.get("type")
         if kind in _FAILS or event.get("error") is not None:
