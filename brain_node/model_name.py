@@ -1,7 +1,7 @@
-"""Changing a model's name in requests and answers, byte by byte, for engines that call it something else.
+"""Changing a model's name in requests and answers, byte by byte, for servers that call it something else.
 
-Only for engines that already run under a name of their own (`--serve ID=NAME`); engines that this agent launches serve
-under the catalog's id. Nothing but the name changes: no number is reformatted, no key reordered.
+Only for servers that already run (`--serve ID=NAME`), which may have more models than are lent; engines that this agent
+launches have one, under the catalog's id. Nothing but the name changes: no number is reformatted, no key reordered.
 """
 
 import re
@@ -16,8 +16,13 @@ _SPACE: Final = 8
 
 
 def rename_request(body: bytes, name: str) -> bytes:
-    """The request with its top-level `model` set to `name`; unchanged when it has none (the engine will say so)."""
-    depth, key_next = 0, False
+    """The request with its top-level `model` set to `name`; unchanged when it has none (the engine will say so).
+
+    Servers differ in which of two members they take, and some do not mind the case of letters (Go's JSON): whatever can be
+    taken for it names this model.
+    """
+    pieces: list[bytes] = []
+    depth, key_next, done = 0, False, 0
     for token in _TOKEN.finditer(body):
         text = token.group()
         if text in (b"{", b"["):
@@ -29,14 +34,21 @@ def rename_request(body: bytes, name: str) -> bytes:
             key_next = depth == 1
         elif key_next and text != b":":
             key_next = False
-            if text != b'"model"':
-                continue
-            colon = body.find(b":", token.end())
+            colon = body.find(b":", token.end()) if _is_model(text) else -1
             value = _STRING_AFTER.match(body, colon + 1) if colon >= 0 else None
-            if value is None:
-                return body
-            return body[: value.start(1)] + orjson.dumps(name) + body[value.end(1) :]
-    return body
+            if value is not None:
+                pieces += (body[done : value.start(1)], orjson.dumps(name))
+                done = value.end(1)
+    return b"".join((*pieces, body[done:]))
+
+
+def _is_model(key: bytes) -> bool:
+    if b"\\" not in key:
+        return key.lower() == b'"model"'
+    try:
+        return str(orjson.loads(key)).lower() == "model"
+    except ValueError:
+        return False
 
 
 class AnswerRename:

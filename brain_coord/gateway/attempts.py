@@ -176,7 +176,9 @@ class _Try:
         self._began = began
         self._started = started
         self._remaining = remaining
-        self._body = request.body_for(target.model)  # may raise, and a ticket would be lost
+        self._body = request.body_for(
+            target.model, several=target.node_id is None
+        )  # may raise, and a ticket would be lost
         self._ticket = target.health.breaker.begin(started)
 
     async def run(self) -> bool:

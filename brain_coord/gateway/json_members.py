@@ -126,6 +126,17 @@ def rewrite(body: bytes, *, without: Collection[str] = (), add: Iterable[bytes] 
     return b"".join((b"{", *pieces[1:], b"}"))
 
 
+def with_only(body: bytes, name: str, text: str) -> bytes:
+    """The object with one member that any reader may take for the one of this (lower-case) name, and it holds `text`.
+
+    Of two members one reader takes the first and another the last, and some do not mind the case of letters.
+    """
+    alike = [each for each in members(body) if each.name.lower() == name]
+    if len(alike) == 1 and alike[0].name == name and body[alike[0].value : alike[0].end] == orjson.dumps(text):
+        return body
+    return rewrite(body, without={each.name for each in alike}, add=(b'"%b":%b' % (name.encode(), orjson.dumps(text)),))
+
+
 def append(body: bytes, member: bytes) -> bytes:
     """The object with one more member at its end; all others, byte for byte, as they were."""
     end = body.rindex(b"}")

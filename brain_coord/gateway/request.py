@@ -15,7 +15,7 @@ import orjson
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import RequestHeaders
-from brain_coord.gateway.json_members import append, members, rewrite
+from brain_coord.gateway.json_members import append, members, rewrite, with_only
 from brain_coord.routing.vocabulary import Mode, Privacy
 
 OWN_FIELDS: Final = (
@@ -86,16 +86,20 @@ class ApiRequest(NamedTuple):  # made for every request, at a tenth of the cost 
     forwarded: tuple[tuple[str, str], ...] = ()
     query: str = ""
 
-    def body_for(self, model: str) -> bytes:
+    def body_for(self, model: str, *, several: bool = False) -> bytes:
         """What goes to a target that knows the model by this name.
+
+        Args:
+            model: its name there.
+            several: the target may have models that are not offered here, and must see no other name.
 
         Raises:
             ApiError: 400, where the body has too many members for one of them to be changed.
         """
-        if model == self.model:
+        if model == self.model and not several:
             return self.body
         try:
-            return rewrite(self.body, without=("model",), add=(b'"model":' + orjson.dumps(model),))
+            return with_only(self.body, "model", model)
         except ValueError as error:
             raise _unchangeable(error) from None
 

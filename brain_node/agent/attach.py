@@ -67,7 +67,8 @@ class AttachSource:
         self._key = api_key
         self._slots = slots or DEFAULT_SLOTS
         self._places = {
-            model: Places(Endpoint(self._base, api_key, name), self._slots) for model, name in serve.items()
+            model: Places(Endpoint(self._base, api_key, name, several=True), self._slots)
+            for model, name in serve.items()
         }
         self._ready: dict[str, int | None] = {}
         self._cause: str | None = "not checked yet"

@@ -67,8 +67,9 @@ class RelayedJob:
     def start(self) -> None:
         """Ask the engine first, as everybody waits for it; then tell the coordinator that the job is taken."""
         job, endpoint = self._job, self._lease.endpoint
-        if endpoint.served_name != job.model:
+        if endpoint.several or endpoint.served_name != job.model:
             self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
+        if endpoint.served_name != job.model:
             self._rename = AnswerRename(endpoint.served_name, job.model)
         self._origin = origin = origin_of(endpoint.base_url)
         self._request = request_head(endpoint, origin, job.path, sum(map(len, self._body)))

@@ -18,6 +18,8 @@ class Endpoint:
     api_key: str | None
     served_name: str
     """The model's name at the engine; when it is not the catalog id, requests and answers are renamed."""
+    several: bool = False
+    """Whether it may have other models too, so that no request may be left to name one itself."""
 
 
 class Lease(Protocol):

@@ -58,6 +58,18 @@ async def test_an_own_server_answers_and_the_receipt_tells_class_model_and_price
     assert cloud["cost_usd"] == pytest.approx(0.001, rel=0.1)  # 100 tokens of answer, and a short prompt
 
 
+@pytest.mark.parametrize("models", [["cheap"], {"cheap": "served-2026"}])
+async def test_an_upstream_sees_no_other_model_than_the_one_that_was_routed(coordinator, models):
+    body = b'{"model":"dear","messages":[{"role":"user","content":"x"}],"model":"cheap","Model":"dear"}'
+    async with FakeOpenAi("cheap", "dear", "served-2026") as server, coordinator.http() as http:
+        coordinator.reload(server.toml("external", "far", probe_s=0, models=models))
+        assert (await http.post("/v1/chat/completions", content=body)).status_code == 200
+    seen = json.loads(server.requests[0].body, object_pairs_hook=list)
+    assert [value for name, value in seen if name.lower() == "model"] == [
+        "served-2026" if type(models) is dict else "cheap"
+    ]
+
+
 async def test_a_model_map_changes_the_name_for_the_upstream_and_back_for_the_client(coordinator):
     async with FakeOpenAi("served-2026") as server:
         table = server.toml("external", "far", api_key_env="FAR_KEY", models={"asked": "served-2026"}, probe_s=0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.gateway.json_members import MOST_MARKS, append, members, rewrite
+from brain_coord.gateway.json_members import MOST_MARKS, append, members, rewrite, with_only
 
 NAMES = st.sampled_from(["mode", "model", "a", "\\", '"', "x,y", "{", "é", "😀"]) | st.text(max_size=3)
 VALUES = st.recursive(
@@ -56,6 +56,20 @@ def test_numbers_and_escapes_survive_as_they_were_written():
     assert rewrite(body, without={"mode"}) == (
         b'{"temperature": 1e-7,"seed":1180591620717411303424,"x":1.0,"s":"\\u00e9\\/"}'
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (b'{ "model" : "m","a":1}', b'{ "model" : "m","a":1}'),
+        (b'{"model":"dear","model":"m"}', b'{"model":"m"}'),
+        (b'{"model":"m","Model":"dear","a":[{"Model":"x"}]}', b'{"a":[{"Model":"x"}],"model":"m"}'),
+        (b'{"\\u006dODEL":"dear","model":"m"}', b'{"model":"m"}'),
+        (b'{"model":"other"}', b'{"model":"m"}'),
+    ],
+)
+def test_only_one_member_is_left_that_any_reader_may_take_for_the_name(body, left):
+    assert with_only(body, "model", "m") == left
 
 
 def test_a_name_is_recognised_however_it_is_escaped():

@@ -33,8 +33,10 @@ class Lease:
 class Engines:
     """Gives every job a lease on one engine, or a refusal."""
 
-    def __init__(self, url: str, served_name: str = "a/model", api_key: str | None = None) -> None:
-        self.endpoint = Endpoint(url, api_key, served_name)
+    def __init__(
+        self, url: str, served_name: str = "a/model", api_key: str | None = None, *, several: bool = False
+    ) -> None:
+        self.endpoint = Endpoint(url, api_key, served_name, several)
         self.refusal: str | None = None
         self.leases: list[Lease] = []
 
@@ -310,6 +312,15 @@ async def test_an_attached_engines_own_name_is_seen_by_the_engine_only():
     assert line.ok
     assert orjson.loads(engine.requests[0].body)["model"] == "local-7b"
     assert line.body == b'data: {"model":"a/model","x":"\\"model\\":\\"local-7b\\""}\n\ndata: [DONE]\n\n'
+
+
+@pytest.mark.parametrize("own_name", ["a/model", "local-7b"])
+@pytest.mark.parametrize("sent", [{"model": "private"}, {"model": "a/model", "Model": "private"}])
+async def test_a_server_with_several_models_is_asked_for_the_lent_one_alone(own_name, sent):
+    async with FakeEngine() as engine:
+        engines = Engines(engine.url, served_name=own_name, several=True)
+        await run_once(engine, orjson.dumps({**sent, "prompt": "x"}), engines)
+    assert orjson.loads(engine.requests[0].body) == {**dict.fromkeys(sent, own_name), "prompt": "x"}
 
 
 async def test_an_engine_that_compresses_unasked_is_decoded():
