@@ -28,6 +28,7 @@ from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.http import ClientGone, headers_of, pairs_of, read_body
 from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
+from brain_coord.gateway.openapi import json_body
 from brain_coord.gateway.routes.context import KnownCaller
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.routing.class_decision import ClassDecision
@@ -38,6 +39,8 @@ from brain_coord.routing.modes import resolve_mode
 log = structlog.get_logger("brain.browser")
 
 GONE_CHECK_S = 0.25
+BODY_AT = f"#/paths/{COMPUTE_PATH.replace('/', '~1')}/post/requestBody/content/application~1json/schema"
+"""Where the schema of the body stands in the API's description; its definitions stand below it."""
 
 
 @dataclass(slots=True)
@@ -52,11 +55,29 @@ class ComputeApi:
     def router(self) -> APIRouter:
         """`/v1/compute/…`."""
         router = APIRouter(tags=["compute"])
-        router.add_api_route(COMPUTE_PATH, self.matmul, methods=["POST"], status_code=200)
+        router.add_api_route(
+            COMPUTE_PATH,
+            self.matmul,
+            methods=["POST"],
+            responses={202: {"description": 'With `"wait": false`: the job goes on.'}},
+            openapi_extra=json_body(MatmulRequest.model_json_schema(ref_template=BODY_AT + "/$defs/{model}")),
+        )
         router.add_api_route("/v1/compute/jobs/{job_id}", self.job, methods=["GET"])
         router.add_api_route("/v1/compute/jobs/{job_id}", self.cancel, methods=["DELETE"])
-        router.add_api_route("/v1/compute/jobs/{job_id}/events", self.events, methods=["GET"])
-        router.add_api_route("/v1/compute/jobs/{job_id}/result", self.result, methods=["GET"])
+        router.add_api_route(
+            "/v1/compute/jobs/{job_id}/events",
+            self.events,
+            methods=["GET"],
+            response_class=StreamingResponse,
+            responses={200: {"content": {"text/event-stream": {}}}},
+        )
+        router.add_api_route(
+            "/v1/compute/jobs/{job_id}/result",
+            self.result,
+            methods=["GET"],
+            response_class=Response,
+            responses={200: {"content": {"application/octet-stream": {}}}},
+        )
         return router
 
     async def matmul(self, request: Request, caller: KnownCaller) -> Response:

@@ -1,18 +1,32 @@
 """The FastAPI application of the quiet routes, with every error in the one shape."""
 
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.openapi import ERRORS, generation_paths
 from brain_coord.gateway.routes import dry_run, health, models, nodes, receipts
-from brain_coord.gateway.routes.context import ApiContext
+from brain_coord.gateway.routes.context import SECURITY, ApiContext
+
+
+class _Described(FastAPI):
+    """Describes the whole API, not only what it serves."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            document["paths"] = {**generation_paths(SECURITY), **document["paths"]}
+            self.openapi_schema = document
+        return self.openapi_schema
 
 
 def quiet_app(context: ApiContext) -> FastAPI:
     """The application over one coordinator."""
-    app = FastAPI(title="Brain Coord", version=context.version, docs_url=None, redoc_url=None)
+    app = _Described(title="Brain Coord", version=context.version, docs_url=None, redoc_url=None, responses=ERRORS)
     app.state.context = context
     for module in (models, receipts, nodes, dry_run, health):
         app.include_router(module.router)

@@ -1,6 +1,7 @@
 """The site over HTTP: what anybody sees, what only an operator may, and what no page says."""
 
 import asyncio
+import json
 import re
 import stat
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from brain_coord.gateway.dialects import DIALECTS
 from tests.support.coordinator import CoordinatorProcess, brain_coord
 from tests.support.raw_node import RawNode
 
@@ -170,10 +172,24 @@ def test_pages_work_under_a_path_prefix_and_a_stop_does_not_wait_for_those_who_l
         assert running.program.wait(15) == 0
 
 
+def assert_refs_lead_somewhere(document):
+    for ref in re.findall(r'"\$ref": "#/([^"]*)"', json.dumps(document)):
+        place = document
+        for part in ref.split("/"):
+            place = place[part.replace("~1", "/")]
+
+
 def test_the_api_is_described_without_help_of_another_host(client):
     page = client.get("/docs").text
     document = client.get("/openapi.json").json()
-    for path in document["paths"]:
+    assert {*DIALECTS, "/v1/models", "/v1/compute/matmul"} <= set(document["paths"])
+    for path, operations in document["paths"].items():
         assert f"<code>{path}</code>" in page
-    assert "<code>/v1/chat/completions</code>" in page
+        for operation in operations.values():
+            assert "422" not in operation["responses"]  # never sent: every error has the one shape
+            assert "default" in operation["responses"]
+    assert document["components"]["securitySchemes"]["key"]["name"] == "x-api-key"
+    for generating in DIALECTS:
+        assert document["paths"][generating]["post"]["security"] == document["paths"]["/v1/models"]["get"]["security"]
+    assert_refs_lead_somewhere(document)
     assert "https://" not in page

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Final, Protocol
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
 
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller, authenticate, bearer_of
@@ -49,8 +50,14 @@ def context_of(request: Request) -> ApiContext:
     return context
 
 
-async def caller_of(request: Request) -> Caller:
-    """The key behind a request; 401 without a good one."""
+SECURITY: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"key": []}]
+"""The two ways in which a key may come, as the API's description names them."""
+Bearer = Annotated[object, Security(HTTPBearer(scheme_name="bearer", auto_error=False))]
+KeyHeader = Annotated[object, Security(APIKeyHeader(name="x-api-key", scheme_name="key", auto_error=False))]
+
+
+async def caller_of(request: Request, _bearer: Bearer, _key: KeyHeader) -> Caller:
+    """The key behind a request; 401 without a good one. Both parameters are there for the description alone."""
     return await authenticate(context_of(request).gateway.keys, bearer_of(headers_of(request.scope)))
 
 

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Request
 from brain_coord.gateway.dialects import CHAT, DIALECTS
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.http import headers_of, read_body
+from brain_coord.gateway.openapi import GENERATION_BODY, json_body
 from brain_coord.gateway.request import LARGE_BYTES, parse_request
 from brain_coord.gateway.routes.context import Context, KnownCaller
 
 router = APIRouter(tags=["routing"])
 
 
-@router.post("/v1/route")
+@router.post("/v1/route", openapi_extra=json_body(GENERATION_BODY))
 async def route(request: Request, context: Context, caller: KnownCaller, path: str = CHAT.path) -> dict[str, Any]:
     """What would happen to this body on `path` (a chat request by default), with both decisions and the sentence."""
     dialect = DIALECTS.get(path)

@@ -9,13 +9,15 @@ from brain_coord.gateway.routes.context import Context
 router = APIRouter(tags=["health"])
 
 
-@router.api_route("/healthz", methods=["GET", "HEAD"])
+@router.head("/healthz", include_in_schema=False)
+@router.get("/healthz")
 async def healthz(context: Context) -> dict[str, Any]:
     """200 while the process answers."""
     return {"status": "ok", "version": context.version, "loop_lag_ms": round(context.lag.last_s * 1000, 3)}
 
 
-@router.api_route("/readyz", methods=["GET", "HEAD"])
+@router.head("/readyz", include_in_schema=False)
+@router.get("/readyz", responses={503: {"description": "The same, with `ready` false."}})
 async def readyz(context: Context, response: Response) -> dict[str, Any]:
     """503 while shutting down, or while requests could not be recorded; tells how the cluster stands, if there is one."""
     health, gateway = context.receipts.health(), context.gateway

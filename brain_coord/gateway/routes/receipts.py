@@ -37,7 +37,11 @@ async def verify_receipt(receipt_id: str, context: Context, caller: KnownCaller)
     return {"receipt": receipt_id, "valid": True, "chain": link.chain, "seq": link.seq, "signer": link.signer}
 
 
-@router.get("/v1/receipts")
+@router.get(
+    "/v1/receipts",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/jsonl": {}, "text/csv": {}}}},
+)
 async def export_receipts(
     context: Context,
     caller: KnownCaller,

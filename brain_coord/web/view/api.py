@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from brain_coord.gateway.dialects import DIALECTS
-
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 
@@ -39,15 +37,14 @@ class Group:
 
 
 def groups_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
-    """The operations by their first tag, in the order in which they were declared; the generating routes come first."""
-    generating = tuple(Operation("POST", path, dialect.about, (), True) for path, dialect in DIALECTS.items())
+    """The operations by their first tag, in the order in which they were declared."""
     groups: dict[str, list[Operation]] = {}
     for path, methods in document.get("paths", {}).items():
         for method in _METHODS:
             if (operation := methods.get(method)) is not None:
                 tag = next(iter(operation.get("tags", ())), "other")
                 groups.setdefault(tag, []).append(_operation(method.upper(), path, operation))
-    return (Group("generation", generating), *(Group(name, tuple(found)) for name, found in groups.items()))
+    return tuple(Group(name, tuple(found)) for name, found in groups.items())
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Operation:
