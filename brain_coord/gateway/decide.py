@@ -19,12 +19,13 @@ from brain_coord.routing.dry_run import routing_sentence
 from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, NodeRequest
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
-from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, ResourceClass
+from brain_coord.routing.privacy import may_see
+from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Privacy, ResourceClass
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.nearest import SUGGESTED, nearest
 
 KEEPS_OUT: Final = {
-    Exclusion.PRIVACY: "privacy {privacy} does not allow it",
+    Exclusion.PRIVACY: "privacy {privacy} does not allow it, {wider} would",
     Exclusion.OVER_MAX_COST: "costs more than max_cost_usd",
     Exclusion.OVER_MAX_LATENCY: "slower than max_latency_ms",
 }
@@ -112,7 +113,8 @@ class Decision(NamedTuple):
 
     def _barred(self, row: ClassRow) -> str:
         said = KEEPS_OUT[next(each for each in row.exclusions if each in KEEPS_OUT)]
-        return said.format(privacy=self.class_decision.privacy)
+        wider = " or ".join(level for level in Privacy if may_see(row.resource_class, level))
+        return said.format(privacy=self.class_decision.privacy, wider=wider)
 
     def _nobody(self, nodes: Sequence[NodeDecision | AutoNodeDecision]) -> list[str]:
         """No node may be asked. `no node has joined` would be untrue while there are some that the request keeps out."""

@@ -18,7 +18,7 @@ from tests.support.fake_targets import FakeClass, request
 CATALOG = load_catalog()
 MODEL = "qwen/qwen2.5-1.5b-instruct"
 NOBODY = "0 of 0 nodes can serve brain/auto right now (no node has joined)"
-NATIVE_BARRED = "NATIVE_NETWORK: privacy STANDARD does not allow it"
+NATIVE_BARRED = "NATIVE_NETWORK: privacy STANDARD does not allow it, PUBLIC would"
 
 
 @pytest.fixture
