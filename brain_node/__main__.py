@@ -1,5 +1,17 @@
-"""`python -m brain_node`."""
+"""`brain-node` and `python -m brain_node`: the command line, quiet also when Ctrl-C comes while it loads."""
 
-from brain_node.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; 130 when interrupted where no command waits for it."""
+    try:
+        from brain_node.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
