@@ -45,7 +45,10 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_request": (400, "The request is not HTTP, or a route cannot take it as it is."),
     "privacy_conflict": (400, "The privacy level and the model contradict each other; see ROUTING.md."),
     "unsupported_state": (400, "Stored responses need state on one engine, which this API does not keep."),
-    "engine_refused": (400, "The engine refused the request; status and message are its own, and the code where it sends one."),
+    "engine_refused": (
+        400,
+        "The engine refused the request; status and message are its own, and the code where it sends one.",
+    ),
     "invalid_api_key": (401, "No key, or not one of this coordinator's. Create one with `brain-coord key create`."),
     "model_not_found": (404, "No class offers this model; the nearest names are in the message."),
     "not_found": (404, "No such route or object, or nothing that serves the model offers this route."),
