@@ -53,7 +53,10 @@ def _path(value: Any) -> Path:
 
 def _expanded(path: Path) -> Path:
     try:
+        str(path).encode()
         return path.expanduser()
+    except UnicodeEncodeError:
+        raise ValueError(f"{str(path)!a} is no UTF-8 text") from None
     except RuntimeError:  # `~` without a home, or `~name` of nobody
         raise ValueError(f"{path} begins with the home folder of nobody") from None
 

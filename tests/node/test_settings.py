@@ -185,6 +185,12 @@ def test_the_home_of_nobody_is_a_plain_error(folder):
         resolve({}, {"BRAIN_NODE_CA_FILE": "~no-such-user/ca.pem"}, folder)
 
 
+def test_a_folder_whose_name_is_no_text_is_a_plain_error():
+    with pytest.raises(SettingsError) as caught:
+        resolve({}, {"BRAIN_NODE_DATA_DIR": "/tmp/\udcff"}, None)
+    assert caught.value.message.isascii()
+
+
 def test_lists_come_from_flags_commas_and_toml(folder):
     write(folder, 'models = ["a", "b"]\n')
     assert resolve({}, {}, folder).models == ("a", "b")
