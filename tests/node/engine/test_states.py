@@ -496,3 +496,7 @@ def test_one_process_at_a_time_whatever_happens_in_whatever_order(steps):
             assert machine.due_at() < math.inf or machine._checking, "nothing would ever start it again"
         if machine.state in (State.READY, State.STALLED, State.STARTING):
             assert alive
+        ticks = 0
+        while machine.due_at() <= bench.now:  # its owner would go round without ever waiting
+            take(machine.tick(bench.now))
+            assert (ticks := ticks + 1) < 4, "what is due is never done"
