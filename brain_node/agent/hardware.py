@@ -9,10 +9,11 @@ import psutil
 import structlog
 
 from brain_node.contract.messages import GpuClaim, Report
+from brain_node.gpu.claims import claims_of
 from brain_node.gpu.feed import GpuFeed, Reading
 from brain_node.gpu.machine import machine_of
 from brain_node.gpu.reader import GpuReader
-from brain_node.gpu.records import Gpu, Inventory, Problem
+from brain_node.gpu.records import Inventory, Problem
 from brain_node.gpu.view import problem_json
 
 log = structlog.get_logger(__name__)
@@ -84,23 +85,8 @@ class Hardware:
 
     def telemetry(self) -> tuple[GpuClaim, ...]:
         """The cards that this agent may use, from the last sample; hidden ones are nobody's business."""
-        return tuple(claim_of(gpu) for gpu in self._reading.inventory.gpus if gpu.visible)[:MOST_CARDS]
+        return claims_of(self._reading.inventory)[:MOST_CARDS]
 
     def problems_json(self) -> list[dict[str, str]]:
         """The problems for `status`."""
         return [problem_json(problem) for problem in self.problems]
-
-
-def claim_of(gpu: Gpu) -> GpuClaim:
-    """One card as it is reported."""
-    return GpuClaim(
-        name=gpu.name,
-        uuid=gpu.uuid,
-        kind=gpu.kind.value,
-        state=gpu.state.value,
-        total_bytes=gpu.total_bytes,
-        free_bytes=gpu.free_bytes,
-        utilization_percent=gpu.utilization_percent,
-        temperature_c=gpu.temperature_c,
-        power_w=gpu.power_w,
-    )

@@ -45,17 +45,19 @@ def read_device(
     unified = is_unified(name, capability)
     processes = _processes(handle)
     memory = _unified_memory(system_memory) if unified else _memory(handle, processes)
+    uuid = _optional(pynvml.nvmlDeviceGetUUID, handle)
+    reason = _unusable_reason(memory, uuid, unified=unified)
     pci = _optional(pynvml.nvmlDeviceGetPciInfo_v3, handle)
     power_mw = _optional(pynvml.nvmlDeviceGetPowerUsage, handle)
     limit_mw = _optional(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     utilization = _optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return Gpu(
         index=index,
-        uuid=_optional(pynvml.nvmlDeviceGetUUID, handle),
+        uuid=uuid,
         name=name,
         kind=GpuKind.UNIFIED if unified else GpuKind.DISCRETE,
-        state=GpuState.UNSUPPORTED if memory is None else GpuState.OK,
-        reason=None if memory is not None else _no_memory_reason(unified),
+        state=GpuState.OK if reason is None else GpuState.UNSUPPORTED,
+        reason=reason,
         total_bytes=memory.total_bytes if memory else None,
         free_bytes=memory.free_bytes if memory else None,
         reserved_bytes=memory.reserved_bytes if memory else None,
@@ -87,13 +89,15 @@ def read_slices(handle: Handle, card: Gpu, own_pids: Collection[int]) -> tuple[G
 def _read_slice(handle: Handle, card: Gpu, place: int, own_pids: Collection[int]) -> Gpu:
     processes = _processes(handle)
     memory = _memory(handle, processes)
+    uuid = _optional(pynvml.nvmlDeviceGetUUID, handle)
+    reason = _unusable_reason(memory, uuid, unified=False)
     return Gpu(
         index=card.index,
-        uuid=_optional(pynvml.nvmlDeviceGetUUID, handle),
+        uuid=uuid,
         name=_optional(pynvml.nvmlDeviceGetName, handle) or card.name,
         kind=GpuKind.MIG,
-        state=GpuState.UNSUPPORTED if memory is None else GpuState.OK,
-        reason=None if memory is not None else _no_memory_reason(unified=False),
+        state=GpuState.OK if reason is None else GpuState.UNSUPPORTED,
+        reason=reason,
         total_bytes=memory.total_bytes if memory else None,
         free_bytes=memory.free_bytes if memory else None,
         reserved_bytes=memory.reserved_bytes if memory else None,
@@ -125,10 +129,13 @@ def _unified_memory(system: SystemMemory | None) -> Memory | None:
     return Memory(system.total_bytes, reserved, used, system.available_bytes - reserved)
 
 
-def _no_memory_reason(unified: bool) -> str:
-    if unified:
+def _unusable_reason(memory: Memory | None, uuid: str | None, *, unified: bool) -> str | None:
+    """Why nothing can be put on a card that answers, or `None`."""
+    if memory is None and unified:
         return "it shares the machine's RAM, and /proc/meminfo could not be read"
-    return "the driver does not tell how much memory it has"
+    if memory is None:
+        return "the driver does not tell how much memory it has"
+    return None if uuid else "the driver does not tell its UUID, by which engines are given their cards"
 
 
 def _processes(handle: Handle) -> tuple[GpuProcess, ...] | None:

@@ -75,6 +75,15 @@ def gpu_lost(label: str, reason: str) -> Problem:
     )
 
 
+def gpu_forbidden(label: str) -> Problem:
+    """One card is there for others."""
+    return Problem(
+        "gpu_forbidden",
+        f"{label} cannot be used: this user may not talk to it",
+        f"check the rights of /dev/nvidia*; {_CONTAINER}",
+    )
+
+
 def gpu_unsupported(label: str, reason: str) -> Problem:
     """One card cannot be used, though it is there."""
     return Problem("gpu_unsupported", f"{label} cannot be used: {reason}", "update the NVIDIA driver")

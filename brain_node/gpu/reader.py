@@ -89,6 +89,8 @@ class GpuReader:
         except pynvml.NVMLError as error:
             if error.value in _RESTART_AFTER:
                 raise
+            if error.value == problems.NO_PERMISSION:
+                return self._forbidden(index, found)
             reason = gone_reason(error) or f"it cannot be asked: {error} (NVML error {error.value})"
             return self._lost(index, reason, found)
         self._known[index] = slices or (card,)
@@ -107,6 +109,14 @@ class GpuReader:
         gpus = tuple(_as_lost(before, reason) for before in self._known.get(index, (unknown,)))
         found.append(problems.gpu_lost(_label(gpus[0]), reason))
         return gpus
+
+    def _forbidden(self, index: int, found: list[Problem]) -> tuple[Gpu, ...]:
+        """A card that was never ours to use; one that was, until now, is as good as lost."""
+        if index in self._known:
+            return self._lost(index, "this user may not talk to it any more", found)
+        gpu = Gpu(index, None, None, GpuKind.DISCRETE, GpuState.UNSUPPORTED, "this user may not talk to it")
+        found.append(problems.gpu_forbidden(_label(gpu)))
+        return (gpu,)
 
     def _mark_visible(self, gpus: list[Gpu], found: list[Problem]) -> tuple[Gpu, ...]:
         value = self.environment.get("CUDA_VISIBLE_DEVICES")

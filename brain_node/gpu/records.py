@@ -17,7 +17,7 @@ class GpuState(StrEnum):
 
     OK = "ok"
     LOST = "lost"  # fell off the bus, or the driver says it needs a reset
-    UNSUPPORTED = "unsupported"  # there, but the driver does not tell its memory
+    UNSUPPORTED = "unsupported"  # there, but the driver does not tell what is needed to use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Gpu:
     index: int
     """Place in NVML's list (PCI bus order); a slice has its card's."""
     uuid: str | None
-    """`None` only for a card that was lost before it was ever read."""
+    """`None` for a card that was lost before it was ever read, or whose driver does not tell it."""
     name: str | None
     kind: GpuKind
     state: GpuState

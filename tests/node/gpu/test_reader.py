@@ -234,6 +234,21 @@ class TestALostCard:
         inventory = reader.read()
         assert [(gpu.name, gpu.state) for gpu in inventory.gpus] == [("A", GpuState.OK), ("B", GpuState.LOST)]
 
+    def test_a_card_of_somebody_else_is_not_lost(self, fake, reader):
+        fake.cards = [card("A", 24564), card("B", 8188, handle_error=4)]
+        fake.write()
+        inventory = reader.read()
+        assert [gpu.state for gpu in inventory.gpus] == [GpuState.OK, GpuState.UNSUPPORTED]
+        assert problem_codes(inventory) == ["gpu_forbidden"]
+
+    def test_a_card_without_a_uuid_cannot_be_given_to_an_engine_and_says_so(self, fake, reader):
+        fake.cards = [card("A", 24564)]
+        fake.missing = ["nvmlDeviceGetUUID"]
+        fake.write()
+        inventory = reader.read()
+        assert inventory.usable == ()
+        assert "UUID" in inventory.problems[0].message
+
 
 class TestMig:
     @pytest.fixture
@@ -255,6 +270,17 @@ class TestMig:
         assert first.parent_uuid == sliced.uuid(0)
         assert (second.total_bytes, second.free_bytes) == (19968 * MIB, 19868 * MIB)
         assert (whole.kind, whole.uuid) == (GpuKind.DISCRETE, sliced.uuid(1))
+
+    def test_a_lost_card_takes_its_slices_along(self, sliced, reader):
+        reader.read()
+        sliced.cards[0]["handle_error"] = 15
+        sliced.write()
+        inventory = reader.read()
+        assert [(gpu.uuid, gpu.state) for gpu in inventory.gpus[:2]] == [
+            ("MIG-aaaa", GpuState.LOST),
+            ("MIG-bbbb", GpuState.LOST),
+        ]
+        assert problem_codes(inventory) == ["gpu_lost"]
 
     def test_a_card_in_mig_mode_without_slices_can_run_nothing(self, sliced, reader):
         sliced.slices = []
