@@ -106,8 +106,7 @@ class TabsTarget:
         if result != "completed":
             self.samples.failed()
             return
-        if total_ms is not None:
-            self.samples.completed(total_ms)
+        self.samples.completed(total_ms)
         if self._pipeline is None:
             return
         for stage, tab_ids in self._pipeline.used.items():

@@ -126,8 +126,7 @@ class NodeTarget:
         if stream is not None and stream.empty:
             self._registry.empty(self._node)
             return
-        if total_ms is not None:
-            self._samples.completed(total_ms)
+        self._samples.completed(total_ms)
         if stream is not None:
             resized = self._registry.lessons.learn(
                 self._node,

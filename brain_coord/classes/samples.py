@@ -16,7 +16,7 @@ class Estimates(NamedTuple):
     """What a class says of itself.
 
     Attributes:
-        latency_ms: median time of a completed request, `None` without one.
+        latency_ms: median time of those that wrote an answer, `None` without one.
         reliability: share of good outcomes, `None` without any.
         confidence: how many outcomes the two stand on.
     """
@@ -38,28 +38,27 @@ class ClassSamples:
     """
 
     estimates: Estimates = NO_SAMPLES
-    _outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    _latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _last: deque[tuple[bool, float | None]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """Whether each was good, and its time."""
     _due: int = 1
     """Completed requests until the estimates are worked out anew."""
 
-    def completed(self, latency_ms: float) -> None:
-        """A request came back whole after `latency_ms`, from arrival to end."""
-        self._outcomes.append(True)
-        self._latencies_ms.append(latency_ms)
+    def completed(self, latency_ms: float | None) -> None:
+        """A request came back whole after `latency_ms`, from arrival to end; `None` where its time says nothing."""
+        self._last.append((True, latency_ms))
         self._due -= 1
         if not self._due:
             self._reckon()
 
     def failed(self) -> None:
         """A target of the class failed by its own fault."""
-        self._outcomes.append(False)
+        self._last.append((False, None))
         self._reckon()
 
     def _reckon(self) -> None:
-        self._due = STEP if len(self._outcomes) == SAMPLES else 1
+        last = self._last
+        self._due = STEP if len(last) == SAMPLES else 1
+        times = [latency_ms for _, latency_ms in last if latency_ms is not None]
         self.estimates = Estimates(
-            round(median(self._latencies_ms), 3) if self._latencies_ms else None,
-            round(sum(self._outcomes) / len(self._outcomes), 6),
-            len(self._outcomes),
+            round(median(times), 3) if times else None, round(sum(good for good, _ in last) / len(last), 6), len(last)
         )

@@ -94,8 +94,7 @@ class UpstreamTarget:
             self._samples.failed()
             return
         self._upstream.last_ok_at = monotonic()
-        if total_ms is not None:
-            self._samples.completed(total_ms)
+        self._samples.completed(total_ms)
 
 
 class UpstreamExchange:

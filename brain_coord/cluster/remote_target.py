@@ -144,7 +144,7 @@ class RemoteTarget:
         empty = result == "completed" and stream is not None and stream.empty
         if result != "completed":
             self._samples.failed()
-        elif not empty and total_ms is not None:
+        elif not empty:
             self._samples.completed(total_ms)
         self._hops.event(
             self._where,

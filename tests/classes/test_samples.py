@@ -19,20 +19,32 @@ def test_a_failure_says_nothing_about_time():
     assert samples.estimates == (None, 0.0, 1)
 
 
-@given(st.lists(st.none() | st.floats(0, 1e6, allow_nan=False), max_size=SAMPLES))
-def test_the_last_requests_count_whenever_they_are_looked_at(ends):
-    samples, outcomes, times = ClassSamples(), [], []
-    for number, end in enumerate(ends):
+ENDS = st.lists(st.none() | st.just("vectors") | st.floats(0, 1e6, allow_nan=False), max_size=SAMPLES)
+
+
+@given(ENDS, ENDS)
+def test_the_last_requests_count_whenever_they_are_looked_at(earlier, later):
+    samples, ends = ClassSamples(), earlier + later
+    for number, end in enumerate(ends, 1):
         if end is None:
             samples.failed()
         else:
-            samples.completed(end)
-            times.append(end)
-        outcomes.append(end is not None)
-        if number % 7 == 0:
-            recent = outcomes[-SAMPLES:]
-            latency_ms = round(median(times[-SAMPLES:]), 3) if times else None
-            assert samples.estimates == (latency_ms, round(sum(recent) / len(recent), 6), len(recent))
+            samples.completed(None if end == "vectors" else end)
+        recent = ends[max(0, number - SAMPLES) : number]
+        if number < SAMPLES or end is None:
+            times = [each for each in recent if isinstance(each, float)]
+            latency_ms = round(median(times), 3) if times else None
+            reliability = round(sum(each is not None for each in recent) / len(recent), 6)
+            assert samples.estimates == (latency_ms, reliability, len(recent))
+
+
+def test_what_tells_no_time_counts_as_done_all_the_same():
+    """A class that only makes vectors would come to 0 with its first failure."""
+    samples = ClassSamples()
+    for _ in range(9):
+        samples.completed(None)
+    samples.failed()
+    assert samples.estimates == (None, 0.9, 10)
 
 
 def test_a_full_window_moves_by_steps_and_with_every_failure():
