@@ -1,12 +1,13 @@
 """What every resource class offers to the gateway: an estimate for a request, and ranked targets."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from brain_coord.classes.health import PassedOver
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
+from brain_coord.classes.upstream import Offer
 from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.inputs import ClassState, NodeRequest
 from brain_coord.routing.node_decision import NodeDecision
@@ -76,6 +77,9 @@ class ClassBackend(Protocol):
 
     def models(self) -> list[str]:
         """The model ids it offers now."""
+
+    def offers(self) -> Iterable[Offer]:
+        """The models that its operator offers at a price and a quality of his own: those of servers and services."""
 
     def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """How it would serve the query now. Pure bookkeeping; nothing is reserved.

@@ -3,12 +3,13 @@
 What tabs can do is told by the browser room through `BrowserWork`; a class knows nothing of sessions and kernels.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
+from brain_coord.classes.upstream import Offer
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState
 from brain_coord.routing.node_decision import NodeDecision
@@ -52,6 +53,10 @@ class BrowserClass:
     def models(self) -> list[str]:
         """What can be chatted with now."""
         return [] if self.work is None else self.work.models()
+
+    def offers(self) -> Iterable[Offer]:
+        """None: tabs ask no price."""
+        return ()
 
     def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """By the node router over the tabs that hold what the request needs."""

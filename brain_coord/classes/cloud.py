@@ -1,11 +1,12 @@
 """CLOUD_GPU: hardware that the operator runs, be it Brain Nodes with an operator token or vLLM servers by URL."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
+from brain_coord.classes.upstream import Offer
 from brain_coord.classes.upstream_class import UpstreamClass
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -27,6 +28,10 @@ class CloudClass:
     def models(self) -> list[str]:
         """What either offers."""
         return list(dict.fromkeys([*self.nodes.models(), *self.servers.models()]))
+
+    def offers(self) -> Iterable[Offer]:
+        """Those of the servers."""
+        return self.servers.offers()
 
     def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """As whichever of the two would take the request first."""

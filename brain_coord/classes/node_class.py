@@ -10,6 +10,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.returning import RETURN_S, Returning
 from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
+from brain_coord.classes.upstream import Offer
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
 from brain_coord.fleet.routable import RoutableNodes
@@ -77,6 +78,10 @@ class NodeClass:
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
         return self._routable.index(self._operator).offered()
+
+    def offers(self) -> Iterable[Offer]:
+        """None: each node has an ask of its own."""
+        return ()
 
     def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """The node decision, and what follows from it for the class."""

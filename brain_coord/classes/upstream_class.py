@@ -1,6 +1,6 @@
 """A class made of upstreams: EXTERNAL_MODEL, and the operator's own servers in CLOUD_GPU."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from time import monotonic
 from typing import Final, Protocol
 
@@ -60,7 +60,11 @@ class UpstreamClass:
 
     def models(self) -> list[str]:
         """Every model of every upstream, in the order of the configuration."""
-        return list(dict.fromkeys(model for upstream in self.upstreams.values() for model in upstream.spec.offers))
+        return list(dict.fromkeys(offer.model for offer in self.offers()))
+
+    def offers(self) -> Iterator[Offer]:
+        """The same with what each upstream takes for it."""
+        return (offer for upstream in self.upstreams.values() for offer in upstream.spec.offers.values())
 
     def prospect(self, query: Query, output_tokens: int = OUTPUT_TOKENS, body: bytes = b"") -> Prospect:
         """The upstream that would take it, and what it estimates."""

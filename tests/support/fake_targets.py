@@ -138,6 +138,9 @@ class FakeClass:
     def models(self) -> list[str]:
         return ["m"]
 
+    def offers(self) -> tuple[()]:
+        return ()
+
     def prospect(self, query: Query, output_tokens: int = 0, body: bytes = b"") -> Prospect:
         return Prospect(self._state(), wait_s=min(self._wait_s, query.wait_s))
 

@@ -4,13 +4,17 @@ from typing import Any
 
 import pytest
 
+from brain_coord.classes.prices import Prices
+from brain_coord.classes.upstream import Offer, UpstreamSpec
+from brain_coord.classes.upstream_class import UpstreamClass
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import ReceiptDraft, Timings
 from brain_coord.receipts.canonical import Written
+from brain_coord.routing.vocabulary import ResourceClass
 from brain_coord.web.render import UNKNOWN, figure, fragment, gigabytes, plain
 from brain_coord.web.view.history import PERIOD_S, History
 from brain_coord.web.view.recent import RecentRequests, decision_row
-from brain_coord.web.view.rows import NodeRow, Speed
+from brain_coord.web.view.rows import Census, NodeRow, Speed, class_rows
 
 
 def finished(number: int = 1, **members: Any) -> FinishedRequest:
@@ -51,6 +55,23 @@ def test_a_figure_that_was_never_measured_is_unknown_and_never_zero():
 def test_text_of_strangers_cannot_turn_its_surroundings_around():
     assert plain("eu\u202egnp.exe") == "eu�gnp.exe"
     assert plain("a\x1b[31mb\nc") == "a�[31mb�c"
+
+
+def test_a_class_shows_what_its_operator_configured_and_nothing_else():
+    offers = {
+        name: Offer(name, name, Prices(0.1, price), quality)
+        for name, price, quality in (("a", 2.0, 0.4), ("b", 0.5, None), ("c", None, 0.9))
+    }
+    services = UpstreamClass(ResourceClass.EXTERNAL_MODEL, make_target=None)
+    row = next(each for each in class_rows([services], Census(), {}) if each.resource_class == "EXTERNAL_MODEL")
+    assert (row.cost_usd_per_1m, row.quality) == (None, None)
+    services.configure([UpstreamSpec("s", "http://192.0.2.1/v1", offers, frozenset())])
+    row = next(each for each in class_rows([services], Census(), {}) if each.resource_class == "EXTERNAL_MODEL")
+    assert (row.cost_usd_per_1m, row.quality) == (0.5, 0.9)
+    shown = fragment("parts/class.html", key="x", row=row, base="")
+    assert "from 0.50 USD" in shown
+    assert "up to 0.90" in shown
+    assert shown.count(UNKNOWN) == 2, "latency and reliability"
 
 
 def test_a_row_escapes_all_that_a_node_says():

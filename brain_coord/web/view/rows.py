@@ -263,7 +263,9 @@ class ClassRow:
     latency_ms: float | None
     reliability: float | None
     cost_usd_per_1m: float | None
+    """The lowest price of answer tokens that is known."""
     quality: float | None
+    """The highest tier that its operator set."""
     samples: int
 
 
@@ -277,7 +279,10 @@ def class_rows(
     for resource_class in ResourceClass:
         backend = by_class.get(resource_class)
         estimates = NO_SAMPLES if backend is None else backend.samples.estimates
-        own = of_nodes.get(resource_class)
+        offered = () if backend is None else tuple(backend.offers())
+        prices = [each.prices.completion_usd_per_1m for each in offered]
+        if (own := of_nodes.get(resource_class)) is not None:
+            prices.append(census.lowest_ask.get(own))
         rows.append(
             ClassRow(
                 resource_class=str(resource_class),
@@ -286,8 +291,8 @@ def class_rows(
                 models=sum(str(resource_class) in classes for classes in offers.values()),
                 latency_ms=estimates.latency_ms,
                 reliability=estimates.reliability,
-                cost_usd_per_1m=None if own is None else census.lowest_ask.get(own),
-                quality=None,
+                cost_usd_per_1m=min((price for price in prices if price is not None), default=None),
+                quality=max((each.quality for each in offered if each.quality is not None), default=None),
                 samples=estimates.confidence,
             )
         )
