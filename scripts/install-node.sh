@@ -67,7 +67,12 @@ if [ "$action" = uninstall ]; then
     [ "$(readlink "$link" 2>/dev/null)" = "$node" ] && run rm -f "$link"
     run rm -rf "$prefix"
     if [ "$purge" = yes ]; then
+        # The service's own user has its files under private/, and mere links to them in the usual places.
+        [ "$root" = yes ] && run rm -rf /var/lib/private/brain-node /var/cache/private/brain-node /var/cache/brain-node
         run rm -rf "$kept" "$data"
+    fi
+    [ "$dry_run" = yes ] && exit 0
+    if [ "$purge" = yes ]; then
         say "removed, with the identity, settings and engines of this node"
     else
         say "removed; identity and settings stay in $data and $kept (--purge removes them too)"

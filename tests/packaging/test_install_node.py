@@ -25,7 +25,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
         self.prefix = self.home / "app"
-        tools = folder / "tools"
+        self.tools = tools = folder / "tools"
         for each in (self.home, tools):
             each.mkdir(parents=True)
         fake = tools / "systemctl"
@@ -89,6 +89,18 @@ def test_a_folder_with_something_else_in_it_is_left_alone(machine: Machine):
     assert "prefix_in_use" in machine.run("http://127.0.0.1:9", "--no-engine").stderr
     assert "not_installed" in machine.run("uninstall", "--purge").stderr
     assert (machine.prefix / "precious").read_text() == "mine"
+
+
+def test_a_purge_reaches_the_files_of_the_services_own_user(machine: Machine):
+    """systemd keeps them under private/; what lies in the usual place is a link."""
+    (machine.tools / "id").write_text("#!/bin/sh\necho 0\n")
+    machine.prefix.mkdir()
+    (machine.prefix / ".brain-node").touch()
+    said = machine.run("uninstall", "--purge", "--dry-run").stdout
+    for folder in ("/var/lib/private/brain-node", "/var/lib/brain-node", "/var/cache/private/brain-node"):
+        assert folder in said
+    assert "removed" not in said
+    assert machine.prefix.exists()
 
 
 @pytest.mark.slow
