@@ -28,6 +28,8 @@ SPARE_BYTES: Final = 1 << 30
 """Free space that a download leaves: a disk filled to the brim takes everything else down with it."""
 
 _LOOK_EVERY_S: Final = 1.0
+_PLAN_LIMIT_S: Final = 120.0
+"""From the question what a model consists of to its answer; the hub's library waits for that without end."""
 _SILENT_LIMIT_S: Final = 300.0
 _RATE_OVER_S: Final = 15.0
 _LONGEST_LINE: Final = 1 << 24
@@ -115,7 +117,11 @@ async def _fetch(
         "cache_dir": str(hub.cache_dir) if hub.cache_dir else None,
     }
     await _say(worker, json.dumps(request))
-    plan = (await _hear(worker, hub, model))["plan"]
+    try:
+        async with asyncio.timeout(_PLAN_LIMIT_S):
+            plan = (await _hear(worker, hub, model))["plan"]
+    except TimeoutError:
+        raise FetchError(_lost(model, f"the hub did not say within {_PLAN_LIMIT_S:.0f} s what there is")) from None
     files: dict[str, int] = plan["files"]
     if not any(name.endswith(".safetensors") for name in files):
         raise FetchError(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from brain_node.engine import proc_table
+from brain_node.engine import proc_table, weights
 from brain_node.engine.causes import CauseKind
 from brain_node.engine.environments import Flavour
 from brain_node.engine.fetch import FetchError
@@ -273,6 +274,15 @@ async def test_a_hub_that_is_down_is_worth_another_try(hub, served, monkeypatch)
     cause = await fault(hub)
     assert cause.kind is CauseKind.DOWNLOAD_FAILED
     assert "acme/model" in cause.message
+
+
+async def test_a_hub_that_never_answers_is_worth_another_try(hub, monkeypatch):
+    monkeypatch.setattr(weights, "_PLAN_LIMIT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        cause = await fault(hub)
+    assert cause.kind is CauseKind.DOWNLOAD_FAILED
+    assert "within 1 s" in cause.message
 
 
 async def test_a_repository_without_safetensors_is_not_served(hub, served):
