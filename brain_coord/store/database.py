@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
-from brain_coord.store.errors import StoreError, unavailable
+from brain_coord.store.errors import StoreError, refuses, unavailable
 
 DATABASE_FILE = "coord.db"
 
@@ -135,7 +135,7 @@ def _postgres_url(url: str) -> URL:
 def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
     limit_ms = int(timeout_s * 1000)
     try:
-        return create_engine(
+        engine = create_engine(
             url,
             pool_size=size,
             max_overflow=0,
@@ -153,6 +153,13 @@ def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
             "the PostgreSQL driver is not installed",
             "Install it with: pip install 'brain-node[coord,postgres]'",
         ) from None
+
+    @event.listens_for(engine, "handle_error")
+    def refused(context: ExceptionContext) -> None:
+        if refuses(context.original_exception):
+            context.is_disconnect = True  # it may be another server's turn: the next try connects anew
+
+    return engine
 
 
 def aborter(connection: Connection) -> Callable[[], None]:

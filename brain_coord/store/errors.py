@@ -1,8 +1,8 @@
 """What can go wrong with the store, as errors with a stable code, one line of cause and the next step.
 
 `StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
-codes are `database_down`, `database_slow`, `database_busy`, `database_damaged`, `disk_full`, `disk_error`, `spool_full`,
-`store_closed`, `chain_conflict`.
+codes are `database_down`, `database_slow`, `database_busy`, `database_read_only`, `database_damaged`, `disk_full`,
+`disk_error`, `spool_full`, `store_closed`, `chain_conflict`.
 """
 
 import errno
@@ -43,11 +43,20 @@ _SQLITE_CODES = {
     sqlite3.SQLITE_CORRUPT: "database_damaged",
     sqlite3.SQLITE_NOTADB: "database_damaged",
 }
+_POSTGRES_CODES = {
+    "25006": "database_read_only",
+    "53100": "disk_full",
+    "57014": "database_slow",
+    "55P03": "database_busy",
+    "XX001": "database_damaged",
+    "XX002": "database_damaged",
+}
 _NEXT_STEPS = {
     "disk_full": "Free space on the disk that holds the data directory",
     "disk_error": "Look at the disk that holds the data directory: full, over a quota, or failing",
     "database_busy": "Another program holds the database; end it or wait",
     "database_slow": "Look at the database server's load and its disk",
+    "database_read_only": "Give the address of the server that takes writes, or make this one the primary",
     "database_damaged": "Stop the coordinator and restore a backup, see `brain-coord db backup --help`",
     "database_down": "Check that the database runs and that its address is right",
 }
@@ -72,10 +81,19 @@ def unavailable(error: Exception) -> StoreUnavailable | None:
             return _unavailable(_SQLITE_CODES.get(plain, "database_down"), str(cause))
         return _unavailable(_SQLITE_CODES[plain], str(cause)) if plain in _SQLITE_CODES else None
     if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
-        sqlstate = getattr(cause, "sqlstate", None) or ""
-        code = {"53100": "disk_full", "57014": "database_slow", "55P03": "database_busy"}.get(sqlstate, "database_down")
+        code = _POSTGRES_CODES.get(_sqlstate(cause), "database_down")
         return _unavailable(code, str(cause).strip().split("\n")[0])
     return None
+
+
+def refuses(cause: BaseException) -> bool:
+    """Whether a PostgreSQL server that answers takes nothing from us, whatever it is: a standby, no rights, a fault in it."""
+    sqlstate = _sqlstate(cause)
+    return sqlstate in ("25006", "42501") or sqlstate.startswith("XX")
+
+
+def _sqlstate(cause: object) -> str:
+    return getattr(cause, "sqlstate", None) or ""
 
 
 def _unavailable(code: str, cause: str) -> StoreUnavailable:

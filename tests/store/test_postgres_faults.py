@@ -61,6 +61,26 @@ async def test_a_server_that_stands_still_holds_nothing_up_for_long(open_store, 
     await check(store, 20)
 
 
+async def test_receipts_outlast_a_server_that_takes_no_writes(open_store, server):
+    """What is left of the primary after a failover: it answers, and refuses."""
+    store = await open_store(server.create_database(), options=IMPATIENT)
+    await append(store, range(1, 11))
+    server.read_only(True)
+    try:
+        sealed = await append(store, range(11, 21))
+        assert sealed[-1].seq == 20
+        assert store.health.state == "spooling"
+        assert "read-only" in store.health.reason
+        with pytest.raises(StoreUnavailable) as error:
+            await store.set_ban("N-1", "why")
+        assert error.value.code == "database_read_only"
+    finally:
+        server.read_only(False)
+    await recovered(store)
+    await append(store, range(21, 31))
+    await check(store, 30)
+
+
 async def test_a_commit_whose_answer_was_lost_is_not_written_twice(open_store, server):
     """The server commits, but the connection is cut before it can say so."""
     store = await open_store(server.create_database(), options=IMPATIENT)

@@ -78,6 +78,18 @@ class PostgresServer:
     def thaw(self):
         self._signal(signal.SIGCONT)
 
+    def read_only(self, on):
+        """Whether transactions may read only, also those of connections that are open; known to them in a moment."""
+        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}")
+            connection.execute("SELECT pg_reload_conf()")
+        while True:
+            with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
+                if connection.execute("SHOW default_transaction_read_only").fetchone() == ("on" if on else "off",):
+                    return
+            time.sleep(0.02)
+
     def remove(self):
         if self._process is not None and self._process.poll() is None:
             self.kill()
