@@ -13,7 +13,7 @@ from brain_coord.cluster import stray_slots
 from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, HopClient
 from brain_coord.cluster.remote_target import RemoteExchange
 from brain_coord.cluster.settings import ClusterSettings
-from brain_coord.cluster.view import Effect, SharedView
+from brain_coord.cluster.view import Effect, Peer, SharedView
 from brain_coord.fleet.node import Elsewhere, Node
 from brain_coord.gateway.http import Receive, Scope, Send
 from brain_coord.store.records import Outcome
@@ -21,6 +21,9 @@ from brain_coord.store.records import Outcome
 log = structlog.get_logger("brain.cluster")
 
 EVENT_S: Final = 10.0
+
+LOOK_S: Final = 1.0
+"""How often one that took no connection is tried again."""
 
 
 class HopsOut:
@@ -68,8 +71,20 @@ class HopsOut:
         return peer.address
 
     def unreachable(self, replica: str) -> None:
-        """A coordinator took no connection: ask it nothing more until it is heard again."""
-        self._follow(self._view.lose(replica))
+        """A coordinator took no connection: give it no more jobs until it does."""
+        peer = self._view.peers.get(replica)
+        if peer is not None and peer.reachable:
+            log.warning("a coordinator takes no connection at its address", replica=replica, address=peer.address)
+            self._follow(self._view.reached(replica, reachable=False))
+            self._spawn(self._look_for(peer))
+
+    async def _look_for(self, peer: Peer) -> None:
+        while self._view.peers.get(peer.name) is peer:
+            await asyncio.sleep(LOOK_S)
+            if await self._client.answers(peer.address):
+                log.info("a coordinator takes connections again", replica=peer.name)
+                self._follow(self._view.reached(peer.name, reachable=True))
+                return
 
     def open(self, replica: str, exchange: RemoteExchange) -> None:
         """A job began at a coordinator."""

@@ -229,6 +229,8 @@ class Replica:
         if claim is None:
             if node is not None and node.elsewhere is not None:
                 self._registry.held_elsewhere(node, None, "its coordinator is gone, or its link closed")
+            elif node is not None and node.session is None:
+                node.left_at = monotonic()  # until now it was linked to one that takes none of our jobs
             return
         if node is None:
             node = self._registry.add(new_node(node_id, claim.facts))
@@ -266,11 +268,13 @@ class Replica:
         """Whether we count a node's uptime: its holder does, and for those that are away one of us, if we all agree on whom."""
         if node.connected:
             return node.session is not None
+        if self.view.claimed(node.node_id):
+            return False  # linked to one that leaves, or that we cannot reach: that one counts
         return self.leads() and (node.left_at is None or monotonic() - node.left_at > MOVE_S)
 
     def leads(self) -> bool:
         """Whether we look after what belongs to nobody: one of those that see each other does."""
-        return self.together and self.view.present()[0] == self.name
+        return self.together and not self.leaving and self.view.leader() == self.name
 
     # --- hops ---------------------------------------------------------------------------------------------------------
 
@@ -376,12 +380,19 @@ class Replica:
         """The cluster as this coordinator sees it, for its operator."""
         now = monotonic()
         held = self._held()
-        own = {"name": self.name, "address": self.settings.address, "leaving": self.leaving, "heard_s_ago": 0.0}
+        own = {
+            "name": self.name,
+            "address": self.settings.address,
+            "leaving": self.leaving,
+            "reachable": True,
+            "heard_s_ago": 0.0,
+        }
         others = [
             {
                 "name": peer.name,
                 "address": peer.address,
                 "leaving": peer.leaving,
+                "reachable": peer.reachable,
                 "heard_s_ago": round(now - peer.heard_at, 1),
             }
             for peer in self.view.peers.values()

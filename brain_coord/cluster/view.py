@@ -63,6 +63,7 @@ class Peer:
     Attributes:
         run: tells one process under this name from the next.
         address: where its hop is served.
+        reachable: whether it took our last connection there; what it says is taken in all the same.
         seq: the number of its last message that was taken in; `None` while all of it is awaited.
         stale: nodes that it has not named again since it began to tell all of it.
     """
@@ -72,8 +73,14 @@ class Peer:
     address: str
     heard_at: float
     leaving: bool = False
+    reachable: bool = True
     seq: int | None = None
     stale: set[str] = field(default_factory=set)
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether we may give it jobs."""
+        return self.reachable and not self.leaving
 
 
 class SharedView:
@@ -111,17 +118,25 @@ class SharedView:
         self.own.pop(node_id, None)
 
     def holder(self, node_id: str) -> Claim | None:
-        """The claim of the replica that holds a node's link; `None` when we hold it, or nobody does."""
-        claims = [claim for claim in self._claims.get(node_id, {}).values() if not self.peers[claim.replica].leaving]
+        """The claim of the replica that holds a node's link; `None` when we hold it, or nobody does who takes our jobs."""
+        claims = [claim for claim in self._claims.get(node_id, {}).values() if self.peers[claim.replica].takes_jobs]
         best = max(claims, key=lambda claim: (claim.epoch, claim.replica), default=None)
         own = self.own.get(node_id)
         if best is None or (own is not None and (own, self.name) > (best.epoch, best.replica)):
             return None
         return best
 
+    def claimed(self, node_id: str) -> bool:
+        """Whether another replica says that a node is linked to it, though it may take no jobs of ours."""
+        return node_id in self._claims
+
     def present(self) -> list[str]:
-        """The names of all replicas that take jobs, our own among them, in order."""
-        return sorted([self.name, *(peer.name for peer in self.peers.values() if not peer.leaving)])
+        """The names of all replicas that take our jobs, our own among them, in order."""
+        return sorted([self.name, *(peer.name for peer in self.peers.values() if peer.takes_jobs)])
+
+    def leader(self) -> str:
+        """The name of the first of all replicas that are heard and stay."""
+        return min([self.name, *(peer.name for peer in self.peers.values() if not peer.leaving)])
 
     # --- what the others say ------------------------------------------------------------------------------------------
 
@@ -199,10 +214,13 @@ class SharedView:
         late = [peer for peer in self.peers.values() if now - peer.heard_at > self.ttl_s]
         return [effect for peer in late for effect in self._drop(peer)]
 
-    def lose(self, name: str) -> list[Effect]:
-        """A replica could not be reached: it counts as gone until it is heard again."""
+    def reached(self, name: str, *, reachable: bool) -> list[Effect]:
+        """Whether a replica took a connection of ours. Its nodes are out of reach until it does again, not forgotten."""
         peer = self.peers.get(name)
-        return [] if peer is None else self._drop(peer)
+        if peer is None or peer.reachable is reachable:
+            return []
+        peer.reachable = reachable
+        return [Effect(Kind.NODE, node_id) for node_id in self._of(name)]
 
     def _drop(self, peer: Peer) -> list[Effect]:
         effects = self._forget(peer.name, self._of(peer.name))

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from brain_coord.cluster.facts import facts_of
 from brain_coord.cluster.replica import MOVE_S, Replica
 from brain_coord.cluster.secret import ClusterSecret
 from brain_coord.cluster.settings import ClusterSettings
@@ -110,4 +111,29 @@ async def test_a_node_on_its_way_from_one_replica_to_the_next_is_not_counted_as_
     assert member.replica.leads()
     assert not member.replica._counts(node)
     node.left_at = monotonic() - MOVE_S - 1
+    assert member.replica._counts(node)
+
+
+async def test_a_node_at_a_replica_that_leaves_or_is_out_of_reach_is_not_counted_as_away(member):
+    facts = facts_of(member.join(1))
+    told = {
+        "type": "nodes",
+        "from": "b",
+        "run": "1",
+        "seq": 1,
+        "facts": [("N-2", 1, facts)],
+        "first": True,
+        "last": True,
+    }
+    member.replica._hear(told)
+    node = member.registry.get("N-2")
+    assert node.elsewhere.replica == "b"
+    member.replica.hops.unreachable("b")
+    assert node.state == "OFFLINE"
+    node.left_at = monotonic() - MOVE_S - 1
+    assert member.replica.leads()
+    assert not member.replica._counts(node)
+    member.replica._hear({"type": "nodes", "from": "b", "run": "1", "seq": 2, "gone": ["N-2"]})
+    assert not member.replica._counts(node), "it has only just left"
+    node.left_at -= MOVE_S + 1
     assert member.replica._counts(node)

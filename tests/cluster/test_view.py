@@ -96,12 +96,30 @@ def test_a_replica_is_there_as_long_as_it_says_anything_even_if_its_beats_wait_b
     assert shared.expire(TTL + 0.1) == []
 
 
-def test_a_replica_that_takes_no_connection_is_gone_until_it_is_heard_again():
+def test_the_nodes_of_a_replica_that_takes_no_connection_are_out_of_reach_until_it_does():
     shared = view()
     told(shared, "b", ("N1", 5))
-    assert Effect(Kind.NODE, "N1") in shared.lose("b")
-    assert shared.lose("b") == []
-    assert shared.hear(beat(seq=1), 1.0) == [Effect(Kind.CAME, "b"), Effect(Kind.ASK, "b")]
+    assert shared.reached("b", reachable=False) == [Effect(Kind.NODE, "N1")]
+    assert shared.reached("b", reachable=False) == []
+    assert shared.holder("N1") is None
+    assert shared.present() == ["a"]
+    assert shared.claimed("N1")
+    assert shared.hear(beat(seq=1), 1.0) == [], "it is still heard, and need not tell all of it again"
+    shared.hear(nodes("b", 2, ("N2", 6)), 1.0)
+    assert shared.holder("N2") is None
+    assert len(shared.reached("b", reachable=True)) == 2
+    assert shared.holder("N2").replica == "b"
+    assert shared.reached("z", reachable=False) == []
+
+
+def test_who_leads_does_not_hang_on_who_reaches_whom():
+    shared = view("b")
+    told(shared, "a")
+    assert shared.leader() == "a"
+    shared.reached("a", reachable=False)
+    assert shared.leader() == "a"
+    shared.hear(beat("a", 1, leaving=True), 1.0)
+    assert shared.leader() == "b"
 
 
 def test_a_restarted_replica_starts_from_nothing():

@@ -27,6 +27,8 @@ class Member(Shape):
     name: str
     address: str
     leaving: bool
+    reachable: bool
+    """Whether it takes connections at its address."""
     heard_s_ago: float
     nodes: int
     """Nodes whose link it holds."""
