@@ -24,7 +24,7 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import DIALECTS
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.guard import ConnectionBounds, bounded
-from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.gateway.http import ClientGone, Receive, Scope, Send
 from brain_coord.gateway.limits import KeyMeters
 from brain_coord.gateway.quiet import quiet_app
 from brain_coord.gateway.routes.context import ApiContext
@@ -282,9 +282,11 @@ class Coordinator:
     async def _quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pages take small forms only, from anybody; what is large belongs to the API, which asks for a key first."""
         limit_bytes = self.settings.gateway.body_bytes if scope["path"].startswith("/v1/") else SMALL_BYTES
-        lease = self.gateway.bodies.lease()
+        lease = self.gateway.bodies.lease("")
         try:
             await self.quiet(scope, bounded(receive, limit_bytes, lease), send)
+        except ClientGone:
+            log.info("client left before the request was whole", path=scope["path"])
         finally:
             lease.release()
 

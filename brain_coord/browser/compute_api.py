@@ -25,7 +25,7 @@ from brain_coord.gateway import sse
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.errors import ApiError, fault
-from brain_coord.gateway.http import ClientGone, headers_of, pairs_of, read_body
+from brain_coord.gateway.http import headers_of, pairs_of, read_body
 from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
 from brain_coord.gateway.openapi import json_body
@@ -91,12 +91,9 @@ class ComputeApi:
             raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
         permit = gateway.meters.admit(caller, monotonic())
         try:
-            try:
-                raw = await read_body(
-                    request.receive, headers_of(request.scope), limit_bytes=bounds.body_bytes, idle_s=bounds.body_idle_s
-                )
-            except ClientGone:
-                return Response(status_code=499)
+            raw = await read_body(
+                request.receive, headers_of(request.scope), limit_bytes=bounds.body_bytes, idle_s=bounds.body_idle_s
+            )
             asked = await asyncio.to_thread(read_request, raw)
             product = await asyncio.to_thread(product_of, asked)
             decision = self._decide(asked, caller)

@@ -114,7 +114,7 @@ class HopServer:
     async def __call__(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of another coordinator."""
         connection = connection_of(scope)
-        lease = self.bodies.lease()
+        lease = self.bodies.lease(None)
         try:
             claims, body = await self._admit(path, scope, receive, lease)
             if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:

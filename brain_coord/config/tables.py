@@ -198,7 +198,7 @@ class LimitsTable(Table):
         _GATEWAY.bodies_bytes // MIB,
         ge=1,
         le=1_000_000,
-        description="for all bodies above 64 KiB that are held at a time",
+        description="for all bodies above 64 KiB that are held at a time; several of one key leave as much free",
     )
     body_idle_s: Seconds = Field(_GATEWAY.body_idle_s, description="the most between two pieces of a body")
     body_kib_per_s: float = Field(

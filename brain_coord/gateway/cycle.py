@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
 from brain_coord.gateway.errors import fault
-from brain_coord.gateway.http import Event, Scope, lines_of, send_error
+from brain_coord.gateway.http import Event, Scope, joined, lines_of, send_error
 
 log = structlog.get_logger("brain.server")
 
@@ -26,14 +26,6 @@ _CHUNK: Final = b"%b%x\r\n%b\r\n"
 _LAST_CHUNK: Final = _CHUNK + b"0\r\n\r\n"
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
-
-
-def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """By name: a header that comes several times is one list (RFC 9110, 5.3), and none of its values is picked unasked."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        found[name] = found[name] + b", " + value if name in found else value
-    return found
 
 
 class Line(Protocol):
@@ -113,7 +105,7 @@ class Cycle:
         self.keep_alive = keep_alive
         self.headers: dict[bytes, bytes] = dict(headers)
         if len(self.headers) < len(headers):
-            self.headers = _joined(headers)
+            self.headers = joined(headers)
         if b"expect" in self.headers and self.headers[b"expect"].lower() == b"100-continue":
             self.awaits_continue = True
 

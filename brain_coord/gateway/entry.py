@@ -94,7 +94,7 @@ class Gateway:
                 connection.more_lines += permit.lines
                 raw = connection.whole_body()
                 if raw is None or len(raw) > SMALL_BYTES:
-                    lease = self.bodies.lease()
+                    lease = self.bodies.lease(caller.key_id or "")
                     raw = await self._body(raw, receive, headers, lease)
                 else:
                     check_body(headers, len(raw), self.settings.body_bytes)

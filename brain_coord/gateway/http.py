@@ -14,7 +14,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 RequestHeaders = Mapping[bytes, bytes]
-"""By lower-case name; of repeated ones the last."""
+"""By lower-case name; what was repeated stands as one list."""
 
 CONNECTION: Final = "brain.connection"
 """The ASGI extension under which a request finds the connection it came on."""
@@ -88,9 +88,17 @@ class ClientGone(Exception):  # noqa: N818
     """The client closed its connection."""
 
 
+def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """By name: a header that comes several times is one list (RFC 9110, 5.3), and none of its values is picked unasked."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found
+
+
 def headers_of(scope: Scope) -> RequestHeaders:
     """The headers of a request."""
-    return dict(scope["headers"])
+    return joined(scope["headers"])
 
 
 def check_body(headers: RequestHeaders, size_bytes: int, limit_bytes: int) -> None:

@@ -35,6 +35,9 @@ class Socket(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
     def pause_reading(self) -> None:
         self.paused = True
 
@@ -154,3 +157,20 @@ async def test_an_answer_has_one_head_whatever_fails_behind_it():
     assert socket.sent.endswith(b"x-first: yes\r\ncontent-length: 2\r\n\r\n{}")
     assert not socket.closed
     assert not made.tasks, "a server that stops waits for none that is over"
+
+
+async def test_an_answer_behind_one_that_nobody_reads_ends_with_it():
+    async def app(scope, receive, send):
+        await send_json(connection_of(scope), 200, b"{}", b"")
+
+    made, socket = connected(app)
+    made.stall_s = 0.05
+    made.data_received(b"GET /large HTTP/1.1\r\nhost: test\r\n\r\n")
+    await asyncio.sleep(0)
+    made.pause_writing()
+    made.data_received(b"GET /next HTTP/1.1\r\nhost: test\r\n\r\n")
+    async with asyncio.timeout(20):
+        while not socket.closed:  # noqa: ASYNC110 — nothing tells of it
+            await asyncio.sleep(0.01)
+    assert made.stalled
+    made.connection_lost(None)

@@ -6,6 +6,8 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Request
 
 from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.http import headers_of, read_body
+from brain_coord.gateway.routes.context import context_of
 from brain_coord.web.operator.sessions import Session
 
 FORM_BYTES = 16 * 1024
@@ -32,15 +34,13 @@ async def read_form(request: Request) -> dict[str, str]:
     """The fields of a posted form.
 
     Raises:
-        ApiError: it is too large, or comes from elsewhere.
+        ApiError: it is too large or too slow, or comes from elsewhere.
+        ClientGone: it never came whole.
     """
     if not from_own_page(request):
         raise refused("forms are taken from this coordinator's own pages only")
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > FORM_BYTES:
-            raise refused("the form is too large", 413)
+    idle_s = context_of(request).gateway.settings.body_idle_s
+    data = await read_body(request.receive, headers_of(request.scope), limit_bytes=FORM_BYTES, idle_s=idle_s)
     return dict(parse_qsl(data.decode(errors="replace"), keep_blank_values=True))
 
 
