@@ -67,7 +67,7 @@ class Lessons:
             told = worth or delivered(tokens, prompt_bytes=prompt_bytes, elapsed_s=elapsed_s, rtt_ms=rtt_ms)
             lone = measured.lone_tok_s(model)
             share = told.tok_s / lone if told is not None and lone else None
-            exact = told is not None and not told.at_most
+            exact = told is not None and not told.at_most and basis != "estimated"
             resized = node.borne.completed(load, share, node.reported.offer.slots, exact=exact)
         learned = measured.learn(model, worth, first_ms, now)
         # How far its tokens are believed hangs on its peers too, so an answer that taught nothing may still change it.

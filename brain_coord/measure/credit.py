@@ -12,7 +12,8 @@ time from dispatch to the *last* output. So a speed is credited only as far as t
 back gains at most the 5 % by which any measurement may be off. Where a long prompt (rather than holding back) may be why
 the first output was late, the two cannot be told apart: then the stream only bounds the speed from above,
 (tokens + prompt) / whole, and teaches nothing unless that contradicts what is credited already. Streams whose whole time
-is under half a second bound it likewise: in those a delayed pong could be worth more than the latency score it costs.
+is under half a second bound it likewise: in those a delayed pong could be worth more than the latency score it costs. And
+so do streams without a usage: their tokens are estimated, and to keep silent about them must not pay.
 """
 
 from typing import Final, NamedTuple
@@ -54,7 +55,7 @@ def credit(
         rtt_ms: median round trip of the node's link; without one nothing is allowed for it.
         dispatched: when the job left for the node (monotonic seconds), if later than the attempt began.
     """
-    clock, (tokens, _), found = sample
+    clock, (tokens, basis), found = sample
     if found is None or clock.last_output is None:
         return None
     whole_s = clock.last_output - (clock.dispatched if dispatched is None else dispatched) - _allowed_s(rtt_ms)
@@ -63,7 +64,7 @@ def credit(
     prompt = prompt_bytes / PROMPT_BYTES_PER_STEP
     share = tokens * PROMPT_SHARE
     borne_out = (tokens + min(prompt, share)) / whole_s
-    if whole_s >= MIN_WHOLE_S and (found <= borne_out or prompt <= share):
+    if whole_s >= MIN_WHOLE_S and (found <= borne_out or prompt <= share) and basis != "estimated":
         return Credit(round(min(found, borne_out), 3), at_most=False)
     return Credit(round((tokens + prompt) / whole_s, 3), at_most=True)
 

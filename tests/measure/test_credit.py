@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brain_coord.measure.credit import credit
+from brain_coord.measure.speed import count_tokens, decode_tok_s
 from brain_coord.routing import weights
 from tests.support.simulated_fleet import Engine, HoldsBack, Honest, in_order, observe, sampled
 
@@ -53,6 +54,15 @@ def test_no_delay_whatsoever_gains_more_than_the_error_of_measurement(tok_s, see
     worth = speed_of(delayed)
     if worth is not None and not worth.at_most:
         assert worth.tok_s <= 1.12 * tok_s  # 5 % of the rule, and the noise of one stream
+
+
+def test_to_keep_silent_about_the_tokens_only_ever_lowers_a_speed():
+    events = Engine(40, 20, stalls=0.0).stream(Random(7), 200, 400)
+    told = sampled(events, 200)
+    silent = told._replace(completion=count_tokens(None, told.clock))
+    silent = silent._replace(tok_s=decode_tok_s(silent.completion, told.clock))
+    assert not credit(told, prompt_bytes=400, rtt_ms=20.0).at_most
+    assert credit(silent, prompt_bytes=400, rtt_ms=20.0).at_most
 
 
 def test_a_long_prompt_explains_a_long_wait_and_teaches_nothing_new():
