@@ -298,11 +298,14 @@ async def test_no_serious_accessibility_fault_and_no_other_host(world: World, sc
 
 
 async def test_a_phone_shows_everything_without_scrolling_sideways(world: World) -> None:
-    async with visit(world.browser, viewport={"width": 375, "height": 800}) as seen:
+    async with visit(world.browser, viewport={"width": 320, "height": 800}) as seen:
         for path in ("/network", f"/network/nodes/{world.evil.node_id}", "/network/playground", "/network/operator"):
             await seen.page.goto(world.url + path)
             await expect(seen.page.locator("h1")).to_be_visible()
-            assert await seen.page.evaluate("document.documentElement.scrollWidth") <= 375, path
+            assert await seen.page.evaluate("document.documentElement.scrollWidth") <= 320, path
+        await seen.page.goto(f"{world.url}/network/playground")
+        await seen.page.locator("[name=model] option").first.evaluate(f"each => each.textContent = '{'long-' * 12}'")
+        assert await seen.page.evaluate("document.documentElement.scrollWidth") <= 320, "a long name of a model"
 
 
 async def test_the_keyboard_reaches_a_decision_and_keeps_its_place_while_the_page_goes_on(world: World) -> None:
