@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from brain_coord.cli.replay import replay_receipt
-from brain_coord.cli.store_access import DataDir
+from brain_coord.cli.store_access import DataDir, fail
 from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.class_decision import ClassRow
 from brain_coord.routing.dry_run import Routing, decide
@@ -77,7 +77,8 @@ def route_snapshot(file: Path, json_output: bool) -> None:
         many = isinstance(document, list)
         snapshots = list(_snapshots(document if many else [document], many=many))
     except SnapshotError as error:
-        _fail(BAD_DATA, "bad_snapshot", str(error), "mend that value; ROUTING.md describes the form of a snapshot")
+        next_step = "Mend that value; ROUTING.md describes the form of a snapshot"
+        fail("bad_snapshot", _printable(str(error)), next_step, BAD_DATA)
     routings = [decide(snapshot) for snapshot in snapshots]
     for path in (path for snapshot in snapshots for path in snapshot.ignored):
         typer.echo(f"note: {_printable(path)} is no member of a snapshot and was ignored", err=True)
@@ -107,8 +108,8 @@ def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        cause = f"{file}: {error.strerror or error}"
-        _fail(NO_INPUT, "unreadable_snapshot", cause, "give --snapshot a file that exists, or - for standard input")
+        cause = _printable(f"cannot read {file}: {error.strerror or error}")
+        fail("unreadable_snapshot", cause, "Give --snapshot a file that exists, or - for standard input", NO_INPUT)
 
 
 def _parsed(content: bytes) -> Any:
@@ -125,11 +126,6 @@ def _snapshots(documents: list[Any], *, many: bool) -> Iterator[Snapshot]:
             yield read_snapshot(document["snapshot"], f"{path}.snapshot")
         else:
             yield read_snapshot(document, path)
-
-
-def _fail(exit_code: int, code: str, cause: str, next_step: str) -> NoReturn:
-    typer.echo(f"error {code}: {_printable(cause)}\nnext step: {next_step}", err=True)
-    raise typer.Exit(exit_code)
 
 
 def _printable(text: str) -> str:

@@ -102,14 +102,14 @@ def test_a_bad_file_is_two_lines_on_stderr_and_an_exit_code(run, content, exit_c
     assert result.exit_code == exit_code
     assert result.stdout == ""
     first, second = result.stderr.splitlines()
-    assert first.startswith(f"error bad_snapshot: {cause}")
-    assert second.startswith("next step: ")
+    assert first.startswith(f"error [bad_snapshot]: {cause}")
+    assert second.startswith("  next: ")
 
 
 def test_a_missing_file_is_two_lines_on_stderr_and_an_exit_code(tmp_path):
     result = CliRunner().invoke(app, ["--snapshot", str(tmp_path / "none.json")])
     assert result.exit_code == 66
-    assert result.stderr.startswith("error unreadable_snapshot: ")
+    assert result.stderr.startswith("error [unreadable_snapshot]: ")
 
 
 def test_a_name_cannot_move_the_cursor(run):
