@@ -50,6 +50,7 @@ for i = 1, #known, 2 do
   end
 end
 left = math.min(rate, left + math.max(0, now - at) * rate / 60000)
+left = math.floor(left * 1000000 + 0.5) / 1000000 -- as it is told and kept: both must agree on whether one is left
 if left >= 1 and elsewhere + here <= most then
   left, refused = left - 1, 0
   ours(here)
@@ -112,8 +113,7 @@ class ClusterMeters:
         shared = Meter(float(left), 0.0, here - 1 + int(elsewhere))
         if int(refused):
             permit.meter.left += 1  # a refused request counts for nothing
-            if not shared.allows(limits):
-                raise shared.refusal(limits)
+            raise shared.refusal(limits)
         permit.lines = shared.lines(limits)
 
     def _word(self, here: int) -> list[Any]:

@@ -96,6 +96,16 @@ async def test_requests_a_minute_are_counted_together(redis):
         assert dict(pairs_of(first.lines))[b"x-ratelimit-remaining-requests"] == b"5"
 
 
+async def test_a_request_that_is_left_but_for_a_rounding_is_counted_when_it_is_given(redis):
+    async with two(redis.url, per_min=60) as (a, b):
+        key, later = ClusterSecret("s" * 40).prefix + "key:k-1", "9" * 13  # nothing comes back meanwhile
+        await a.bus.redis.hset(key, mapping={"left": "0.9999996", "at": later})
+        first = await a.admit()
+        assert isinstance(first, Permit)
+        await a.bus.redis.hset(key, "at", later)
+        assert isinstance(await b.admit(), ApiError)
+
+
 async def test_a_refused_request_counts_for_nothing(redis):
     async with two(redis.url, concurrent=1) as (a, b):
         held = await a.admit()
