@@ -1,10 +1,10 @@
 """A live node as the node router sees it at one moment."""
 
 from collections.abc import Mapping
+from operator import is_not
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.skips import Ask
-from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ModelNeed, NodeRequest, NodeState
 from brain_coord.routing.rejections import rejection_bits, rejection_words
 from brain_coord.routing.vocabulary import Basis, Liveness
@@ -36,34 +36,34 @@ def node_state(node: Node) -> NodeState:
 
 
 class SeenStates:
-    """The states that one node was in lately: it takes a job and ends it, and is where it was before."""
+    """The states that one node was in since anything but its jobs changed: it takes a job and ends it, and is where it was."""
 
-    __slots__ = ("_changes", "_offer", "_refused", "_report", "_rest", "_seen", "operator")
+    __slots__ = ("_by_jobs", "_changes", "_rest", "_said", "operator")
 
     def __init__(self, *, operator: bool) -> None:
         self.operator = operator
         """Whether it was one of the operator's own."""
-        self._offer: object = None
-        self._report: object = None
-        self._refused: object = None
         self._changes = -1
         self._rest: tuple[object, ...] = ()
-        self._seen: Bounded[tuple[int, tuple[object, ...]], NodeState] = Bounded()
+        self._said: tuple[object, ...] = ()
+        self._by_jobs: dict[int, NodeState] = {}
 
     def of(self, node: Node) -> NodeState:
         """As `node_state`; the same object where it is an equal one."""
         if node.changes != self._changes:
-            self._changes, self._rest = node.changes, self._all_but_jobs(node)
-        key = (node.running, self._rest)
-        return self._seen.get(key) or self._seen.keep(key, node_state(node))
+            self._changes = node.changes
+            self._look_again(node)
+        running = node.running
+        state = self._by_jobs.get(running)
+        if state is None:
+            state = self._by_jobs[running] = node_state(node)
+        return state
 
-    def _all_but_jobs(self, node: Node) -> tuple[object, ...]:
+    def _look_again(self, node: Node) -> None:
+        """Forget the states if something else about the node is another now. What it says is told apart by identity."""
         reported, measured, state = node.reported, node.measured, node.state
-        offer, report, refused = reported.offer, reported.report, reported.refused
-        if offer is not self._offer or report is not self._report or refused is not self._refused:
-            self._offer, self._report, self._refused = offer, report, refused
-            self._seen.clear()
-        return (
+        said = reported.offer, reported.report, reported.refused
+        rest = (
             node.slots,
             "ONLINE" if state == "BUSY" else state,  # which of the two, its jobs say
             node.waiting,
@@ -73,6 +73,9 @@ class SeenStates:
             measured.basis,
             *measured.credited.items(),
         )
+        if rest != self._rest or any(map(is_not, said, self._said)) or not self._said:
+            self._rest, self._said = rest, said
+            self._by_jobs.clear()
 
 
 def unfit_for(state: NodeState, ask: Ask, needs: Mapping[str, ModelNeed]) -> str | None:
