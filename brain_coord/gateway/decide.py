@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,9 @@ KEEPS_OUT: Final = {
     Exclusion.OVER_MAX_LATENCY: "slower than max_latency_ms",
 }
 """What a request itself may hold against a class, in words; that it asked for BROWSER_ONLY it knows."""
+
+DECISIONS: Final = 32
+"""Class decisions kept of each question. One takes 10 kB with its record, and there may be hundreds of questions."""
 
 _STATE: Final = attrgetter("state")
 
@@ -137,7 +141,7 @@ class _Question:
 
     query: Query
     class_request: ClassRequest
-    decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=Bounded)
+    decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=partial(Bounded, DECISIONS))
 
 
 @dataclass(frozen=True, slots=True)

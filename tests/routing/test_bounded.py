@@ -1,12 +1,14 @@
 """What is kept never grows beyond its bound."""
 
+import pytest
+
 from brain_coord.routing.bounded import MOST, Bounded
 
 
-def test_it_begins_anew_when_it_is_full():
-    kept: Bounded[int, int] = Bounded()
-    for number in range(MOST):
+@pytest.mark.parametrize(("kept", "most"), [(Bounded(), MOST), (Bounded(2), 2)])
+def test_it_begins_anew_when_it_is_full(kept: Bounded[int, int], most: int):
+    for number in range(most):
         assert kept.keep(number, -number) == -number
-    assert len(kept) == MOST
-    kept.keep(MOST, 0)
-    assert dict(kept) == {MOST: 0}
+    assert len(kept) == most
+    kept.keep(most, 0)
+    assert dict(kept) == {most: 0}
