@@ -7,6 +7,7 @@ from brain_node.agent.agent import Agent, Parts
 from brain_node.agent.attach import AttachSource, EngineUrlError
 from brain_node.agent.hardware import Hardware
 from brain_node.agent.mock import MockSource
+from brain_node.agent.request import request_of
 from brain_node.agent.source import EngineSource
 from brain_node.agent.vllm import VllmSource
 from brain_node.agent.weights import weights_from_hub
@@ -17,7 +18,7 @@ from brain_node.engine.environments import engines_dir
 from brain_node.engine.surroundings import Surroundings
 from brain_node.link.dial import Dialer
 from brain_node.link.url import parse_coordinator
-from brain_node.plan.records import AUTO, PlanRequest
+from brain_node.plan.records import AUTO
 from brain_node.settings import Settings, SettingsError
 
 KEY_NAME: Final = "node.key"
@@ -64,15 +65,10 @@ def source_of(settings: Settings, catalog: Catalog, hardware: Hardware) -> Engin
 
 
 def _vllm(settings: Settings, catalog: Catalog, hardware: Hardware) -> VllmSource:
-    for model in settings.models:
+    request = request_of(settings)
+    for model in request.models:
         if model != AUTO:
             catalog.require(model)  # a misspelt name is told at once, not found missing later
-    request = PlanRequest(
-        models=settings.models or (AUTO,),
-        context=settings.context,
-        slots=settings.slots,
-        gated=settings.hf_token is not None,
-    )
     engines = engines_dir(settings.data_dir)
     weights = weights_from_hub(settings.data_dir, settings.hf_token)
     return VllmSource(catalog, request, engines, weights, hardware, Surroundings(settings.data_dir))

@@ -2,11 +2,13 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from brain_node.agent.request import request_of
 from brain_node.cli.errors import fail_with
 from brain_node.cli.gpus import read_machine
 from brain_node.cli.options import AsJson, DataDir
@@ -18,7 +20,7 @@ from brain_node.gpu.machine import machine_of
 from brain_node.gpu.view import problem_json
 from brain_node.plan.machine import Machine
 from brain_node.plan.planner import plan, survey
-from brain_node.plan.records import Placement, PlanRequest, Refusal
+from brain_node.plan.records import AUTO, Placement, Refusal
 from brain_node.plan.sizes import gib
 from brain_node.plan.view import plan_json, survey_json
 from brain_node.settings import SettingsError, resolve
@@ -34,12 +36,13 @@ def models(data_dir: DataDir = None, catalog: CatalogFile = None, as_json: AsJso
     try:
         settings = resolve({"catalog": catalog}, os.environ, data_dir)
         allowed = with_checkpoints(load_catalog(settings.catalog))
+        request = replace(request_of(settings), models=(AUTO,))
     except (SettingsError, CatalogError) as error:
         fail_with(error)
     reading = read_machine()
     machine = machine_of(reading.inventory)
-    answers = survey(allowed, machine, PlanRequest(slots=settings.slots))
-    chosen = plan(allowed, machine, PlanRequest(slots=settings.slots))
+    answers = survey(allowed, machine, request)
+    chosen = plan(allowed, machine, request)
     if as_json:
         print_json(
             {

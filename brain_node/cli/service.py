@@ -4,8 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,9 +14,19 @@ from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.join import join
 from brain_node.cli.unit import UNIT_NAME, UnitSpec, unit_text
 from brain_node.exit_codes import TEMPORARY, UNAVAILABLE, USAGE
-from brain_node.settings import Settings, SettingsError, resolve
+from brain_node.settings import FIELDS, FILE_NAME, Settings, SettingsError, resolve
 
 SYSTEM_DIR: Final = Path("/etc/systemd/system")
+STATE_DIR: Final = Path("/var/lib/brain-node")
+"""The data folder of the machine's own service."""
+
+_PARAMS: Final = {each.name: each.name for each in FIELDS if each.flag} | {
+    "models": "model",
+    "ask_usd_per_1m": "ask",
+    "drain_timeout_s": "drain_timeout",
+    "log_json": "as_json",
+}
+"""What `join` calls each setting."""
 
 app = typer.Typer(no_args_is_help=True, help="Run the agent as a systemd service.")
 _parser = typer.Typer(add_completion=False)
@@ -33,16 +44,24 @@ def install(
     dry_run: DryRun = False,
 ) -> None:
     """Install the service. What `brain-node join` takes, follows: `service install URL --token-file F --model auto`."""
-    flags = _join_flags(context.args)
+    given = _join_params(context.args)
+    flags = {name: given[param] for name, param in _PARAMS.items()}
+    data_dir = given["data_dir"] or (STATE_DIR if system else None)  # whose file the service will read
     try:
-        settings = resolve({name: flags[name] for name in ("url", "token_file", "drain_timeout_s")}, os.environ, None)
+        settings = resolve({**flags, "log_json": flags["log_json"] or None}, os.environ, data_dir)
     except SettingsError as error:
         fail_with(error)
     if settings.url is None:
         fail("no_url", "no coordinator is named", "brain-node service install https://coordinator.example", USAGE)
     if settings.sources["token"].startswith("environment"):
         fail("token_in_environment", "a service does not see this shell's BRAIN_NODE_TOKEN", "use --token-file", USAGE)
-    text = unit_text(_spec(context.args, settings, system=system))
+    for each in FIELDS:
+        if each.secret and settings.sources[each.name].startswith("environment"):
+            place = settings.data_dir / FILE_NAME
+            typer.echo(
+                f"the service does not see this shell's {each.variable}: put `{each.name}` into {place}", err=True
+            )
+    text = unit_text(_spec(settings, system=system))
     path = _folder(system=system) / UNIT_NAME
     if dry_run:
         typer.echo(f"# {path}\n{text}", nl=False)
@@ -78,37 +97,38 @@ def uninstall(system: System = False, dry_run: DryRun = False) -> None:
     typer.echo(f"{path} removed; identity and settings stay")
 
 
-def _join_flags(args: list[str]) -> dict[str, object]:
+def _join_params(args: list[str]) -> dict[str, Any]:
     """What `join` would make of the words; leaves with its own usage error when it would not take them."""
     command = typer.main.get_command(_parser)
     with command.make_context("brain-node service install", list(args)) as parsed:
-        values = parsed.params
-    return {
-        "url": values["url"],
-        "token_file": values["token_file"],
-        "drain_timeout_s": values["drain_timeout"],
-    }
+        return parsed.params
 
 
-def _spec(args: list[str], settings: Settings, *, system: bool) -> UnitSpec:
-    words = [sys.executable, "-m", "brain_node", "join", *args]
-    token_file: str | None = None
-    if settings.token_file is not None:
-        absolute = str(settings.token_file.absolute())
-        if system:
-            token_file, words = absolute, _without_token_file(words)
-        else:
-            words = [*_without_token_file(words), "--token-file", absolute]
-    return UnitSpec(tuple(words), system, settings.drain_timeout_s, token_file)
+def _spec(settings: Settings, *, system: bool) -> UnitSpec:
+    words = [sys.executable, "-m", "brain_node", "join", *_words(settings)]
+    token_file = str(settings.token_file.absolute()) if settings.token_file is not None else None
+    if token_file is not None and not system:
+        words += ["--token-file", token_file]
+    if settings.sources["data_dir"] != "default" and not (system and settings.data_dir == STATE_DIR):
+        words += ["--data-dir", str(settings.data_dir)]
+    return UnitSpec(tuple(words), system, settings.drain_timeout_s, token_file if system else None)
 
 
-def _without_token_file(words: list[str]) -> list[str]:
-    kept, skip = [], False
-    for word in words:
-        if not skip and word != "--token-file" and not word.startswith("--token-file="):
-            kept.append(word)
-        skip = word == "--token-file"
-    return kept
+def _words(settings: Settings) -> Iterator[str]:
+    """What was said here, on the command line or in this shell: a service sees neither its variables nor its folder."""
+    for each in FIELDS:
+        source = settings.sources[each.name].partition(" ")[0]
+        if each.flag is None or each.name == "token_file" or source not in ("flag", "environment"):
+            continue
+        value = getattr(settings, each.name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, bool):
+                yield from (each.flag,) if one else ()
+                continue
+            yield from () if each.name == "url" else (each.flag,)
+            yield (
+                str(one.absolute()) if isinstance(one, Path) else "=".join(one) if isinstance(one, tuple) else str(one)
+            )
 
 
 def _folder(*, system: bool) -> Path:
@@ -130,7 +150,7 @@ def _systemctl(system: bool, *words: str) -> None:
 
 
 def _where(system: bool) -> str:
-    return " --data-dir /var/lib/brain-node" if system else ""
+    return f" --data-dir {STATE_DIR}" if system else ""
 
 
 def _journal(system: bool) -> str:

@@ -5,11 +5,14 @@ import os
 import random
 import resource
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from brain_node.agent.doctor.finding import Finding, fail, ok, warn
 from brain_node.agent.hardware import Hardware
+from brain_node.agent.request import request_of
 from brain_node.contract.catalog import Catalog
 from brain_node.engine.environments import EngineEnv, Flavour, engines_dir, find_environment
 from brain_node.engine.orphans import find_orphans
@@ -17,9 +20,9 @@ from brain_node.engine.ports import choose_port
 from brain_node.exit_codes import TEMPORARY, UNAVAILABLE
 from brain_node.gpu.machine import machine_of
 from brain_node.plan.planner import plan
-from brain_node.plan.records import AUTO, EngineDevice, PlanRequest
+from brain_node.plan.records import EngineDevice
 from brain_node.plan.sizes import gib
-from brain_node.settings import Settings
+from brain_node.settings import Settings, SettingsError
 
 GIB: Final = 1 << 30
 LITTLE_DISK_BYTES: Final = 20 * GIB
@@ -61,7 +64,10 @@ def models(settings: Settings, catalog: Catalog, hardware: Hardware, env: Engine
     if settings.engine != "vllm" or env is None:
         return []
     device: EngineDevice = "cpu" if env.flavour is Flavour.CPU else "cuda"
-    request = PlanRequest(settings.models or (AUTO,), settings.context, settings.slots, device=device)
+    try:
+        request = replace(request_of(settings), device=device)
+    except SettingsError as error:
+        return [fail("models", error.message, error.next_step, error.exit_code)]
     made = plan(catalog, machine_of(hardware.inventory), request)
     findings = [
         warn("models", refusal.message, refusal.next_step)
@@ -75,7 +81,7 @@ def models(settings: Settings, catalog: Catalog, hardware: Hardware, env: Engine
 
 def disk(settings: Settings) -> list[Finding]:
     """Room for weights, engines and logs, at the real places."""
-    cache = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = _weights_cache(os.environ)
     findings = []
     for name, place in (("data folder", settings.data_dir), ("weights cache", cache)):
         there = next(each for each in (place, *place.parents) if each.exists())
@@ -84,6 +90,14 @@ def disk(settings: Settings) -> list[Finding]:
         little = free < LITTLE_DISK_BYTES and settings.engine == "vllm"
         findings.append(warn("disk", message, "make room, or choose small models") if little else ok("disk", message))
     return findings
+
+
+def _weights_cache(environ: Mapping[str, str]) -> Path:
+    """Where the hub's library keeps models, by its own variables."""
+    if named := environ.get("HF_HUB_CACHE"):
+        return Path(named)
+    home = environ.get("HF_HOME") or f"{environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return Path(os.path.expanduser(home)) / "hub"  # noqa: PTH111 - never fails, for a user without a home either
 
 
 def limits() -> list[Finding]:

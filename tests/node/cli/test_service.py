@@ -105,6 +105,30 @@ def test_a_system_unit_gets_its_token_as_a_credential(run, tmp_path):
     assert result.stdout.count("--token-file") == 1
 
 
+def test_what_was_said_in_this_shell_and_this_folder_holds_for_the_service_too(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"URL": "https://c.example", "REGION": "eu west", "MODELS": "a/b,c/d"}.items():
+        monkeypatch.setenv(f"BRAIN_NODE_{name}", value)
+    words = ("--ca-file", "ca.pem", "--slots", "4", "--ask", "0.25", "--serve", "a/b=x", "--json")
+    for scope in ((), ("--system",)):
+        result = run("service", "install", "--dry-run", *scope, *words)
+        (line,) = (line for line in result.stdout.splitlines() if line.startswith("ExecStart="))
+        said = line.partition(" join ")[2].split(" --data-dir ")[0]
+        assert said == (
+            'https://c.example --model a/b --model c/d --slots 4 --region "eu west" --ask 0.25 --serve a/b=x '
+            f"--ca-file {tmp_path / 'ca.pem'} --json"
+        )
+
+
+@pytest.mark.case("D-10")
+def test_a_secret_in_this_shells_environment_is_said_to_stay_there(run, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "HUB-TESTSECRET")
+    result = run("service", "install", "--dry-run", "https://c.example")
+    assert "HF_TOKEN" in result.stderr
+    assert "config.toml" in result.stderr
+    assert "TESTSECRET" not in result.stdout + result.stderr
+
+
 @pytest.mark.case("D-10")
 def test_a_token_in_this_shells_environment_is_not_taken_for_the_services(run, systemctl, monkeypatch):
     monkeypatch.setenv("BRAIN_NODE_TOKEN", "NODE-TESTSECRET")
