@@ -135,7 +135,7 @@ def seconds_of(retry_after: str | None) -> int | None:
         return int(min(LONGEST_S, float(retry_after)))
     try:
         at = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     seconds = round((at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
     return min(LONGEST_S, max(1, seconds))

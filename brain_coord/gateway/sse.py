@@ -12,6 +12,9 @@ _BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 """Two line ends. Atomic, so that one CRLF is never read as a CR and an LF."""
 
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""May stand before the first event of a stream."""
+
 _OBJECT: Final = re.compile(rb"data:[^\r\n]*\}(?=[^\S\r\n]*(?:[\r\n]|\Z))")
 """A data line up to the brace that it ends with."""
 
@@ -78,7 +81,7 @@ def data_of(event: bytes) -> bytes | None:
     if event.startswith(b"data: ") and event.endswith(b"\n\n") and event.count(b"\n") == 2 and b"\r" not in event:
         return event[6:-2]
     lines = []
-    for line in _LINE.split(event):
+    for line in _LINE.split(event.removeprefix(_BYTE_ORDER_MARK)):
         if line.startswith(b"data:"):
             lines.append(line[6:] if line[5:6] == b" " else line[5:])
         elif line == b"data":

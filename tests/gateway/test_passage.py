@@ -414,6 +414,21 @@ def test_a_text_that_nobody_reads_never_counts_however_it_looks(event):
     assert run.answer.clock.text_bytes == 6
 
 
+@pytest.mark.parametrize("more", [{}, {"logprobs": None}])
+def test_an_empty_finish_reason_is_none(more):
+    event = chunk("a", finish="", **more)
+    run = Run().feed(event, event, chunk(finish="stop"), DONE)
+    assert run.out == [event, event, b"", b""]
+
+
+@pytest.mark.case("C-03")
+def test_a_mark_of_byte_order_before_a_stream_hides_no_text():
+    raw = b"\xef\xbb\xbf" + chunk("all of it", finish="stop") + DONE
+    run = Run().feed(raw)
+    assert run.end() == raw
+    assert run.answer.clock.text_bytes == len("all of it")
+
+
 def test_a_finish_reason_is_never_overlooked():
     plain = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"logprobs":null,"finish_reason":"stop"}]}\n\n'
     run = Run().feed(chunk("start"), plain)

@@ -74,6 +74,7 @@ def test_a_time_to_come_back_may_be_seconds_or_a_date():
     assert seconds_of("") is None
     assert seconds_of("soon") is None
     assert seconds_of("²") is None
+    assert seconds_of("Mon, 20 Nov 99999999999999999999 19:12:08") is None
     assert seconds_of("9" * 5000) == seconds_of("9" * 20) == LONGEST_S
     later = datetime.now(UTC) + timedelta(seconds=60)
     assert seconds_of(format_datetime(later, usegmt=True)) in range(55, 62)

@@ -162,7 +162,7 @@ def _read_event(event: dict[str, Any]) -> Seen:
     if not choices:
         return QUIET if usage is None else Seen(EventKind.USAGE, usage=usage)
     length = sum(map(_choice_length, choices))
-    if any(choice.get("finish_reason") is not None for choice in choices):
+    if any(choice.get("finish_reason") for choice in choices):
         return Seen(EventKind.FINISH, length, usage)
     if length == 0 and not any(_has_tool_call(choice) for choice in choices):
         return Seen(EventKind.QUIET, usage=usage)
@@ -179,7 +179,7 @@ def _plain(choice: Any) -> Seen | None:
         return None
     text = delta.get("content")
     length = text_length(text) if text else 0
-    if get("finish_reason") is not None:
+    if get("finish_reason"):  # some servers write "" as long as there is none
         return FINISH if not length else Seen(EventKind.FINISH, length)
     return Seen(EventKind.OUTPUT, length) if length else QUIET
 
