@@ -24,7 +24,7 @@ from brain_coord.classes.samples import ClassSamples
 from brain_coord.gateway import sse
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
-from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.errors import ApiError, draining, fault
 from brain_coord.gateway.http import headers_of, pairs_of, read_body
 from brain_coord.gateway.ids import random_id, receipt_id_at
 from brain_coord.gateway.limits import Permit
@@ -88,7 +88,7 @@ class ComputeApi:
         """
         gateway, bounds = self.gateway, self.gateway.settings
         if gateway.draining:
-            raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
+            raise draining()
         permit = gateway.meters.admit(caller, monotonic())
         try:
             raw = await read_body(

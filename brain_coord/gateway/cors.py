@@ -45,7 +45,7 @@ def with_cors(app: Any, origins: Sequence[str]) -> Any:
     return _Cors(
         app,
         allow_origins=list(origins),
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["*"],
         expose_headers=list(READABLE),
         max_age=600,

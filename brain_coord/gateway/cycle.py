@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.server import ServerState
 
-from brain_coord.gateway.errors import fault
+from brain_coord.gateway.errors import ApiError, draining, fault
 from brain_coord.gateway.http import Event, Scope, joined, lines_of, send_error
 
 log = structlog.get_logger("brain.server")
@@ -113,19 +113,23 @@ class Cycle:
         """Let the application answer. What it breaks off ends with the connection."""
         try:
             await app(scope, self.receive, self.send)
+        except asyncio.CancelledError:  # by a server that stops and waits no longer
+            await self._fail(draining())
         except BaseException:
             log.exception("the application failed")
         finally:
             self._line.server_state.tasks.discard(self.task)
         if not self.response_complete and not self.disconnected:
-            await self._fail()
+            await self._fail(fault("internal", "a fault of the coordinator; its log says more"))
 
-    async def _fail(self) -> None:
+    async def _fail(self, error: ApiError) -> None:
+        if self.response_complete or self.disconnected:
+            return
         if self.response_started:
             self._line.hang_up()
         else:
             self.keep_alive = False
-            await send_error(self, fault("internal", "a fault of the coordinator; its log says more"), b"")
+            await send_error(self, error, b"")
 
     @property
     def stalled(self) -> bool:

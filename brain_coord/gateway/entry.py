@@ -12,7 +12,7 @@ from brain_coord.gateway.auth import Caller, KeyBook, authenticate, bearer_of
 from brain_coord.gateway.bodies import SMALL_BYTES, BodyBudget, BodyLease
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import Dialect
-from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.errors import ApiError, draining, fault
 from brain_coord.gateway.generation import GatewaySettings, Generation, Interruption
 from brain_coord.gateway.http import (
     ClientGone,
@@ -82,7 +82,7 @@ class Gateway:
             if scope["method"] != "POST":
                 raise fault("method_not_allowed", f"{dialect.path} takes POST", headers=[(b"allow", b"POST")])
             if self.draining:
-                raise fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)
+                raise draining()
             secret = bearer_of(headers)
             caller = self.keys.known(secret) or await authenticate(self.keys, secret)
             began = monotonic()
@@ -123,7 +123,7 @@ class Gateway:
         """A body that is still coming, or is so large that it counts."""
         settings = self.settings
         if whole is None:
-            return await read_body(
+            came = await read_body(
                 receive,
                 headers,
                 limit_bytes=settings.body_bytes,
@@ -131,6 +131,9 @@ class Gateway:
                 least_bytes_per_s=settings.body_bytes_per_s,
                 lease=lease,
             )
+            if self.draining:
+                raise draining()
+            return came
         check_body(headers, len(whole), settings.body_bytes)
         lease.grow(len(whole))
         return whole

@@ -83,3 +83,8 @@ def fault(code: str, message: str, **more: Any) -> ApiError:
         status, "invalid_request_error" if status < 500 else "server_error"
     )
     return ApiError(status=status, code=code, message=message, type=kind, **more)
+
+
+def draining() -> ApiError:
+    """For whoever comes, or is still here, when the coordinator stops."""
+    return fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2)

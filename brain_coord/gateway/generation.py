@@ -14,7 +14,7 @@ from brain_coord.gateway.attempts import Limits, Result, run_attempts, settle
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
-from brain_coord.gateway.errors import ApiError, fault
+from brain_coord.gateway.errors import ApiError, draining, fault
 from brain_coord.gateway.http import Connection, send_error, send_json
 from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
@@ -198,7 +198,7 @@ class Generation:
             record.outcome = why
         await self._keep_anyhow()
         if why not in UNDISTURBED:
-            await self._tell(fault("draining", "the coordinator is shutting down; try again shortly", retry_after_s=2))
+            await self._tell(draining())
 
     @property
     def _begun(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import weakref
 
 import pytest
@@ -174,3 +175,30 @@ async def test_an_answer_behind_one_that_nobody_reads_ends_with_it():
             await asyncio.sleep(0.01)
     assert made.stalled
     made.connection_lost(None)
+
+
+async def test_a_request_that_the_server_no_longer_waits_for_is_told_that_it_stops():
+    async def app(scope, receive, send):
+        await asyncio.Event().wait()
+
+    made, socket = connected(app)
+    made.data_received(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+    await asyncio.sleep(0)
+    made.cycle.task.cancel()
+    await asyncio.sleep(0)
+    assert socket.sent.startswith(b"HTTP/1.1 503 ")
+    assert b'"code":"draining"' in socket.sent
+    assert socket.closed
+
+
+async def test_a_body_that_is_whole_only_when_the_coordinator_stops_begins_nothing(tmp_path):
+    async with FakeOpenAi("m", script=chat()) as server:
+        with Configured(tmp_path / "data", server.toml("external", "late", probe_s=0)) as stopping:
+            async with RawClient(stopping.url, stopping.secret) as client, RawClient(stopping.url) as idle:
+                await client.send(client.head_of("POST", PATH, CHAT) + client.body_of(CHAT)[:5])
+                await idle.exchange("GET", "/healthz")
+                stopping.program.send(signal.SIGTERM)
+                assert await idle.read_some() == b""
+                await client.send(client.body_of(CHAT)[5:])
+                reply = await client.answer()
+    assert (reply.status, reply.json["error"]["code"], server.calls) == (503, "draining", 0)
