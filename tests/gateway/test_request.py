@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from brain_coord.gateway.dialects import CHAT, COUNT_TOKENS, DIALECTS, EMBEDDINGS, MESSAGES
 from brain_coord.gateway.errors import ApiError
@@ -39,6 +41,73 @@ def test_only_forms_that_tell_usage_on_demand_are_asked_for_it(path):
     assert json.loads(request.body) == {**body, **({"stream_options": {"include_usage": True}} if asked else {})}
     assert request.stream is (path not in (EMBEDDINGS.path, COUNT_TOKENS.path))
     assert request.client_usage is not asked
+
+
+def object_of(pairs, space: bytes = b"", escape: int = 0) -> bytes:
+    """An object as somebody may write it, with names that come again or are spelt in escapes."""
+    names = [json.dumps(name) for name, _ in pairs]
+    if escape:
+        spelt = ["".join(f"\\u{ord(char):04x}" for char in name) for name, _ in pairs]
+        names = [f'"{spelt[at]}"' if at % escape == 0 else name for at, name in enumerate(names)]
+    written = [name.encode() + space + b":" + space + value for name, (_, value) in zip(names, pairs, strict=True)]
+    return space + b"{" + space + (space + b"," + space).join(written) + space + b"}" + space
+
+
+NAMES = ["model", "stream", "stream_options", "mode", "node", "region", "messages", "max_tokens", "n", "é", '"mode"']
+VALUES = st.recursive(
+    st.sampled_from(
+        [b"null", b"true", b"1e-7", b"1.0", b"1180591620717411303424", b"-0", b'"a\\u00e9\\/\\ud83c\\udf0d"']
+    )
+    | st.text(st.characters(codec="utf-8"), max_size=4).map(lambda text: json.dumps(text, ensure_ascii=False).encode()),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: b"[" + b" , ".join(items) + b"]")
+        | st.lists(st.tuples(st.sampled_from(NAMES), inner), max_size=3).map(object_of)
+    ),
+    max_leaves=6,
+)
+WELL = {
+    "model": st.sampled_from([b'"m"', b'"a \\"b\\""']),
+    "messages": VALUES.map(lambda value: b"[%b]" % value),
+    "stream": st.sampled_from([b"true", b"true", b"false", b"null"]),
+    "stream_options": st.sampled_from(
+        [b"null", b"{}", b'{"include_usage":false}', b'{"include_usage" : true}', b'{"x":1.0, "include_usage":null}']
+    ),
+    "mode": st.sampled_from([b'"CHEAP"', b'"fast"', b"null"]),
+    "node": st.just(b'"N-1"'),
+    "region": st.just(b'"eu"'),
+}
+MEMBERS = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), WELL.get(name, VALUES)))
+NEEDED = [("model", b'"m"'), ("messages", b"[1]")]
+
+
+@pytest.mark.parametrize("large", [False, True])
+@given(
+    more=st.lists(MEMBERS, max_size=8),
+    space=st.sampled_from([b"", b" ", b"\r\n\t "]),
+    escape=st.integers(0, 3),
+    first=st.booleans(),
+)
+@settings(max_examples=40)
+def test_an_engine_gets_just_the_object_that_the_client_wrote_but_for_the_documented_changes(
+    more, space, escape, first, large
+):
+    pairs = [*NEEDED, *more] if first else [*more, *NEEDED]
+    if large:
+        pairs.append(("padding", b'"%b"' % (b'\\"{[' * (LARGE_BYTES // 4))))
+    raw = object_of(pairs, space, escape)
+    wanted = json.loads(raw)
+    request = parsed(raw)
+    streamed = wanted.get("stream") is True
+    options = wanted.get("stream_options") or {}
+    assert (request.model, request.stream) == (wanted["model"], streamed)
+    assert request.client_usage is (options.get("include_usage") is True)
+    for name in OWN_FIELDS:
+        wanted.pop(name, None)
+    if streamed and not request.client_usage:
+        wanted["stream_options"] = {**options, "include_usage": True}
+    assert repr(sorted(json.loads(request.body).items())) == repr(sorted(wanted.items()))
+    wanted["model"] = "other"
+    assert repr(sorted(json.loads(request.body_for("other")).items())) == repr(sorted(wanted.items()))
 
 
 @pytest.mark.parametrize(
