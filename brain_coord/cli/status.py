@@ -44,5 +44,5 @@ def lines(seen: dict[str, Any]) -> list[str]:
 
 def _row(each: dict[str, Any], own: str) -> list[str]:
     heard = "this one" if each["name"] == own else f"{each['heard_s_ago']} s ago"
-    note = "leaving" if each["leaving"] else "" if each["reachable"] else "takes no connection at this address"
+    note = "leaving" if each["leaving"] else "" if each["reachable"] else "not reached at this address"
     return [each["name"], each["address"], str(each["nodes"]), heard, note]

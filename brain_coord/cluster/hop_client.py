@@ -15,11 +15,12 @@ from brain_coord.gateway.http import RequestHeaders
 
 JOB_PATH: Final = "/cluster/v1/job"
 EVENT_PATH: Final = "/cluster/v1/event"
+ALIVE_PATH: Final = "/cluster/v1/alive"
 SLOT_PATH: Final = "/cluster/v1/slot"
 PROOF: Final = "x-brain-cluster"
 
 ALIVE_S: Final = 3.0
-"""How long one that was not heard may take to say that it lives."""
+"""How long one that was not heard, or not reached, may take to say that it lives."""
 
 CONNECT_S: Final = 2.0
 """Coordinators of a cluster are near each other; one that does not take a connection in this time is away."""
@@ -90,10 +91,10 @@ class HopClient:
         headers = self._headers(to, path, b"", claims)
         return await self._session.ws_connect(address + path, headers=headers, max_msg_size=0, autoclose=False)
 
-    async def answers(self, address: str) -> bool:
-        """Whether the coordinator at an address does anything at all."""
+    async def answers(self, to: str, address: str) -> bool:
+        """Whether a coordinator is at its address, and takes what we send."""
         try:
-            async with asyncio.timeout(ALIVE_S), self._session.get(f"{address}/healthz") as response:
+            async with asyncio.timeout(ALIVE_S), await self.post(to, address, ALIVE_PATH, b"", {}) as response:
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False

@@ -15,7 +15,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault, Waiting
 from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
-from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, proof_of
+from brain_coord.cluster.hop_client import ALIVE_PATH, EVENT_PATH, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
@@ -119,6 +119,8 @@ class HopServer:
             claims, body = await self._admit(path, scope, receive, lease)
             if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:
                 await self._watched(claims, body, connection, receive, send)
+            elif path == ALIVE_PATH:
+                await send_json(connection, 200, b"{}", b"")
             elif path == EVENT_PATH:
                 self._event(orjson.loads(body))
                 await send_json(connection, 200, b"{}", b"")

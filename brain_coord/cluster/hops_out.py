@@ -23,7 +23,7 @@ log = structlog.get_logger("brain.cluster")
 EVENT_S: Final = 10.0
 
 LOOK_S: Final = 1.0
-"""How often one that took no connection is tried again."""
+"""How often one that was not reached is tried again."""
 
 
 class HopsOut:
@@ -70,19 +70,19 @@ class HopsOut:
             raise aiohttp.ConnectionTimeoutError(f"the coordinator {replica} is not there")
         return peer.address
 
-    def unreachable(self, replica: str) -> None:
-        """A coordinator took no connection: give it no more jobs until it does."""
+    def unreachable(self, replica: str, cause: str) -> None:
+        """A coordinator is not reached at its address: give it no more jobs until it is."""
         peer = self._view.peers.get(replica)
         if peer is not None and peer.reachable:
-            log.warning("a coordinator takes no connection at its address", replica=replica, address=peer.address)
+            log.warning("a coordinator is not reached", replica=replica, address=peer.address, cause=cause)
             self._follow(self._view.reached(replica, reachable=False))
             self._spawn(self._look_for(peer))
 
     async def _look_for(self, peer: Peer) -> None:
         while self._view.peers.get(peer.name) is peer:
             await asyncio.sleep(LOOK_S)
-            if await self._client.answers(peer.address):
-                log.info("a coordinator takes connections again", replica=peer.name)
+            if await self._client.answers(peer.name, peer.address):
+                log.info("a coordinator is reached again", replica=peer.name)
                 self._follow(self._view.reached(peer.name, reachable=True))
                 return
 
@@ -99,9 +99,9 @@ class HopsOut:
         for exchange in tuple(self._open.get(replica, ())):
             exchange.cut()
 
-    async def answers(self, address: str) -> bool:
+    async def answers(self, replica: str, address: str) -> bool:
         """Whether a coordinator answers at its address, though it is not heard."""
-        return await self._client.answers(address)
+        return await self._client.answers(replica, address)
 
     def event(self, where: Elsewhere, **members: Any) -> None:
         """Tell a node's holder what was seen of it, once; what is lost then counts for nothing."""

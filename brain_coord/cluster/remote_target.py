@@ -19,6 +19,9 @@ from brain_coord.routing.vocabulary import ResourceClass
 
 TRAILER_S: Final = 1.0
 
+NOT_THERE: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405})
+"""Whoever answers so is another coordinator, a proxy, or takes our proof for a stranger's; it never looks at the job."""
+
 
 class Hops(Protocol):
     """The way to the other coordinators."""
@@ -29,8 +32,8 @@ class Hops(Protocol):
     def event(self, where: Elsewhere, **members: Any) -> None:
         """Tell what was seen of a node, some time soon; need not arrive."""
 
-    def unreachable(self, replica: str) -> None:
-        """A coordinator took no connection."""
+    def unreachable(self, replica: str, cause: str) -> None:
+        """A coordinator is not reached at its address."""
 
     def open(self, replica: str, exchange: "RemoteExchange") -> None:
         """A job began at a coordinator."""
@@ -114,7 +117,7 @@ class RemoteTarget:
             if response is not None:
                 response.close()
             if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-                self._hops.unreachable(where.replica)
+                self._hops.unreachable(where.replica, "it takes no connection")
                 raise TargetFault("replica_away", "its coordinator is away", ran=False, blame=False) from error
             if isinstance(error, aiohttp.ClientError):
                 raise TargetFault("node_lost", "its coordinator was lost", ran=True, blame=False) from error
@@ -124,9 +127,13 @@ class RemoteTarget:
     async def _refusal(self, response: aiohttp.ClientResponse) -> TargetFault:
         try:
             said = orjson.loads(await response.read())
-            return TargetFault(said["cause"], said["message"], ran=said["ran"], blame=said["blame"])
+            fault = TargetFault(said["cause"], said["message"], ran=said["ran"], blame=said["blame"])
         except (ValueError, KeyError, TypeError):
-            return TargetFault("replica_away", f"its coordinator answered {response.status}", ran=False, blame=False)
+            fault = TargetFault("replica_away", f"its coordinator answered {response.status}", ran=False, blame=False)
+        if response.status in NOT_THERE:
+            # So it would for each of its nodes, and a request would ask for one after the other.
+            self._hops.unreachable(self._where.replica, f"HTTP {response.status} at its address: {fault}")
+        return fault
 
     def details(self) -> Mapping[str, Any]:
         """For the receipt: which coordinator passed the answer on."""

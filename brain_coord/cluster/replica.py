@@ -258,7 +258,7 @@ class Replica:
 
     async def _give_up(self, replica: str, address: str) -> None:
         """A coordinator was not heard: if it does not answer either, end what it streams, as no connection may tell."""
-        if await self.hops.answers(address):
+        if await self.hops.answers(replica, address):
             log.warning("a coordinator answers, and is not heard over Redis", replica=replica)
             return
         self.hops.cut(replica)

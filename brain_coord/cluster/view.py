@@ -63,7 +63,7 @@ class Peer:
     Attributes:
         run: tells one process under this name from the next.
         address: where its hop is served.
-        reachable: whether it took our last connection there; what it says is taken in all the same.
+        reachable: whether our last job reached it there; what it says is taken in all the same.
         seq: the number of its last message that was taken in; `None` while all of it is awaited.
         stale: nodes that it has not named again since it began to tell all of it.
     """
@@ -215,7 +215,7 @@ class SharedView:
         return [effect for peer in late for effect in self._drop(peer)]
 
     def reached(self, name: str, *, reachable: bool) -> list[Effect]:
-        """Whether a replica took a connection of ours. Its nodes are out of reach until it does again, not forgotten."""
+        """Whether what we send reaches a replica. Until then its nodes are out of reach, and not forgotten."""
         peer = self.peers.get(name)
         if peer is None or peer.reachable is reachable:
             return []

@@ -4,8 +4,14 @@ from time import monotonic
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from brain_coord.classes.health import TargetHealth
+from brain_coord.classes.samples import ClassSamples
+from brain_coord.classes.target import JobSpec, TargetFault
 from brain_coord.cluster.facts import facts_of
+from brain_coord.cluster.hop_client import ALIVE_PATH, JOB_PATH
 from brain_coord.cluster.replica import MOVE_S, Replica
 from brain_coord.cluster.secret import ClusterSecret
 from brain_coord.cluster.settings import ClusterSettings
@@ -16,8 +22,10 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import BodyBudget
 from brain_coord.gateway.limits import KeyMeters
+from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import LINK_AGAIN
 from brain_node.contract.messages import Offer, Report
+from tests.support.eventually import eventually
 from tests.support.no_link import NoSlots
 from tests.support.registries import MODEL, NEED
 
@@ -51,8 +59,8 @@ class Member:
 
     async def _sync(self, node_id): ...
 
-    def hear(self, name, run):
-        beat = {"type": "beat", "from": name, "run": run, "seq": 0, "address": f"http://{name}"}
+    def hear(self, name, run, address="http://127.0.0.1:1"):
+        beat = {"type": "beat", "from": name, "run": run, "seq": 0, "address": address}
         self.replica._hear({**beat, "leaving": False, "protocol": PROTOCOL})
 
     def join(self, number):
@@ -128,7 +136,7 @@ async def test_a_node_at_a_replica_that_leaves_or_is_out_of_reach_is_not_counted
     member.replica._hear(told)
     node = member.registry.get("N-2")
     assert node.elsewhere.replica == "b"
-    member.replica.hops.unreachable("b")
+    member.replica.hops.unreachable("b", "as this test says")
     assert node.state == "OFFLINE"
     node.left_at = monotonic() - MOVE_S - 1
     assert member.replica.leads()
@@ -137,3 +145,34 @@ async def test_a_node_at_a_replica_that_leaves_or_is_out_of_reach_is_not_counted
     assert not member.replica._counts(node), "it has only just left"
     node.left_at -= MOVE_S + 1
     assert member.replica._counts(node)
+
+
+async def test_a_replica_whose_address_leads_elsewhere_is_asked_once_and_not_for_each_of_its_nodes(member):
+    wrong = True
+    asked = []
+
+    async def answer(request):
+        asked.append(request.path)
+        return web.Response(status=404 if wrong else 200, text="nothing is here")
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        member.hear("b", "1", str(server.make_url("")).rstrip("/"))
+        facts = [(f"N-{number}", number, facts_of(member.join(number))) for number in (1, 2)]
+        member.replica._hear(
+            {"type": "nodes", "from": "b", "run": "1", "seq": 1, "facts": facts, "first": True, "last": True}
+        )
+        nodes = [member.registry.get("N-1"), member.registry.get("N-2")]
+        targets = [
+            member.replica.target(node, MODEL, ResourceClass.NATIVE_NETWORK, ClassSamples(), TargetHealth(node.node_id))
+            for node in nodes
+        ]
+        for target in targets:
+            with pytest.raises(TargetFault):
+                await target.start(JobSpec("j", MODEL, "/v1/chat/completions", b"{}", 10.0))
+        assert asked == [JOB_PATH]
+        assert [node.state for node in nodes] == ["OFFLINE", "OFFLINE"]
+        wrong = False
+        await eventually(lambda: nodes[0].state == "ONLINE" and nodes[1].state == "ONLINE")
+        assert asked == [JOB_PATH, ALIVE_PATH]

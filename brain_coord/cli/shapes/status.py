@@ -28,7 +28,7 @@ class Member(Shape):
     address: str
     leaving: bool
     reachable: bool
-    """Whether it takes connections at its address."""
+    """Whether jobs reach it at its address."""
     heard_s_ago: float
     nodes: int
     """Nodes whose link it holds."""
