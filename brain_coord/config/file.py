@@ -17,6 +17,9 @@ CLUSTER_URL: Final = "BRAIN_COORD_CLUSTER_URL"
 CLUSTER_SECRET: Final = "BRAIN_COORD_CLUSTER_SECRET"  # noqa: S105 — a variable's name
 """The same holds for these."""
 
+DATABASE_URL_FILE: Final = "BRAIN_COORD_STORE_URL_FILE"
+"""`[store] url_file` in the environment, as containers are told of it."""
+
 
 def database_url(data_dir: Path, file: Path | None = None, environ: Mapping[str, str] | None = None) -> str | None:
     """The database that `serve` would use.
@@ -27,16 +30,18 @@ def database_url(data_dir: Path, file: Path | None = None, environ: Mapping[str,
     Raises:
         ConfigError: the file cannot be read.
     """
-    url = (os.environ if environ is None else environ).get(DATABASE_URL)
+    variables = os.environ if environ is None else environ
+    url = variables.get(DATABASE_URL)
     path = file or data_dir / FILE_NAME
     table = (read_table(path, needed=file is not None) or {}).get("store")
-    name = table.get("url_file") if isinstance(table, dict) else None
+    name = variables.get(DATABASE_URL_FILE) or (table.get("url_file") if isinstance(table, dict) else None)
     if url or not isinstance(name, str):
         return url or None
     try:
         return read_private(path.parent / Path(name).expanduser())[0].strip() or None
     except (OSError, UnicodeDecodeError):
-        raise ConfigError([Fault(f"file {path}", "[store]", "url_file", f"{name} cannot be read")]) from None
+        source = f"environment {DATABASE_URL_FILE}" if variables.get(DATABASE_URL_FILE) else f"file {path}"
+        raise ConfigError([Fault(source, "[store]", "url_file", f"{name} cannot be read")]) from None
 
 
 def read_table(path: Path, *, needed: bool) -> dict[str, Any] | None:

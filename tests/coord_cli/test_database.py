@@ -107,6 +107,23 @@ def test_a_database_server_that_is_away_is_worth_another_try(tmp_path, arguments
     assert said.stderr.startswith("error [database_down]")
 
 
+@pytest.mark.parametrize("arguments", [("key", "create"), ("nodes",), ("serve", "--port", "0")])
+def test_every_command_takes_the_database_that_the_environment_names_in_a_file(tmp_path, arguments):
+    """In the shipped containers the coordinator is told so: a key that lands elsewhere is worth nothing."""
+    named = tmp_path / "url"
+    named.write_text(f"postgresql://nobody@127.0.0.1:{free_port()}/brain")
+    data = tmp_path / "data"
+    environment = {"BRAIN_COORD_STORE_URL_FILE": str(named)}
+    said = brain_coord(*arguments, "--data-dir", str(data), env=environment)
+    assert said.returncode == 75, said.stderr
+    assert "error [database_down]" in said.stderr
+    assert not (data / "coord.db").exists()
+    named.unlink()
+    said = brain_coord(*arguments, "--data-dir", str(data), env=environment)
+    assert said.returncode == 78
+    assert "environment BRAIN_COORD_STORE_URL_FILE" in said.stderr
+
+
 def test_a_data_folder_that_is_a_file_is_an_error_of_one_line(tmp_path):
     (tmp_path / "file").write_text("x")
     for words in ("nodes", "status", "targets"):

@@ -211,12 +211,14 @@ def test_the_coordinators_unit_is_hardened_and_stops_by_draining():
         "PrivateDevices",
         "PrivateTmp",
         "ProtectHome",
-        "DynamicUser",
+        "RemoveIPC",
         "MemoryDenyWriteExecute",
     ):
         assert service[name] == "yes", name
     assert service["ProtectSystem"] == "strict"
     assert service["CapabilityBoundingSet"] == ""
+    assert service["User"] == "brain-coord"
+    assert "DynamicUser" not in service  # its folder would be out of reach of `brain-coord key create` and the like
     assert service["UMask"] == "0077"
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > 30  # longer than the streams get
