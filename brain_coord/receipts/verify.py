@@ -6,6 +6,7 @@ Nothing here needs a store, a network or a clock. The reference canonicaliser is
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from brain_coord.receipts.chain import FORMAT, GENESIS, statement
 from brain_coord.receipts.merkle import climb
 from brain_coord.receipts.signer import key_id_of
 
+_KEY_ID = re.compile("[0-9a-f]{16}")
 _HASHED = ("body", "chain", "format", "prev", "seq")
 _MEMBERS = {*_HASHED, "hash", "path", "public_key", "signature", "signer"}
 
@@ -125,7 +127,7 @@ def verify_envelope(envelope: Any, trusted: Mapping[str, bytes] | None = None) -
     chain, seq, prev = envelope["chain"], envelope["seq"], envelope["prev"]
     if envelope["format"] != FORMAT:
         raise BadReceipt("unknown_format", f"the format is not {FORMAT}")
-    if not isinstance(chain, str) or type(seq) is not int or seq < 1:
+    if not _is_chain(chain) or type(seq) is not int or seq < 1:
         raise BadReceipt("malformed", "the chain or the sequence number is malformed")
     public_key = _from_base64(envelope["public_key"], 32, "public key")
     signature = _from_base64(envelope["signature"], 64, "signature")
@@ -174,9 +176,14 @@ def finding(line: int, item: Any, bad: BadReceipt) -> Finding:
         line,
         bad.code,
         str(bad),
-        chain if isinstance(chain, str) else None,
+        chain if _is_chain(chain) else None,
         seq if type(seq) is int else None,
     )
+
+
+def _is_chain(name: Any) -> bool:
+    """Whether it can be one: a key id. It is printed beside the verdict, which a name of other characters could paint over."""
+    return isinstance(name, str) and _KEY_ID.fullmatch(name) is not None
 
 
 def _root(digest: bytes, path: Any) -> bytes:

@@ -158,3 +158,13 @@ def test_json_that_two_readers_could_take_differently_is_refused(text):
 def test_the_form_it_is_written_in_does_not_matter():
     spread = json.dumps(envelope(), indent=4, ensure_ascii=True)
     assert verify_envelope(parse(spread)).seq == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[2K\rgood: 9 receipts, signed by 0123456789abcdef", "a chain", "", "0123456789ABCDEF"]
+)
+def test_a_chain_is_named_like_a_key_or_is_none(name):
+    (forged,) = seal(ChainHead(name), [b"{}"], SIGNER)
+    found = verify_lines([forged.line() if name.isprintable() else json.dumps({**envelope(), "chain": name})])
+    assert found.bad is not None
+    assert (found.bad.code, found.bad.chain) == ("malformed", None)

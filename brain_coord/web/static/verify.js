@@ -4,6 +4,7 @@
 const LINKED = ["body", "chain", "format", "prev", "seq"];
 const MEMBERS = [...LINKED, "hash", "path", "public_key", "signature", "signer"].sort().join();
 const HASH = /^[0-9a-f]{64}$/;
+const KEY_ID = /^[0-9a-f]{16}$/;
 const STEP = /^[LR][0-9a-f]{64}$/;
 
 export class BadReceipt extends Error {
@@ -73,7 +74,7 @@ export async function verifyEnvelope(envelope) {
   }
   const { chain, format, seq, prev, hash, signer } = envelope;
   if (format !== "brain-receipt-1") throw new BadReceipt("unknown_format", "the format is not brain-receipt-1");
-  if (typeof chain !== "string" || !Number.isSafeInteger(seq) || seq < 1) throw new BadReceipt("malformed", "the chain or the sequence number is malformed");
+  if (typeof chain !== "string" || !KEY_ID.test(chain) || !Number.isSafeInteger(seq) || seq < 1) throw new BadReceipt("malformed", "the chain or the sequence number is malformed");
   if (!HASH.test(prev) || !HASH.test(hash)) throw new BadReceipt("malformed", "a hash is no SHA-256 in lower-case hex");
   const key = bytesOfBase64(envelope.public_key, 32, "public key");
   const signature = bytesOfBase64(envelope.signature, 64, "signature");
