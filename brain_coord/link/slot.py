@@ -26,6 +26,10 @@ READ_AHEAD_BYTES: Final = 256 * 1024
 """How much of an answer may come untaken before its connection stops reading, until all of that is taken."""
 
 
+KEPT_BYTES: Final = 64
+"""What it takes at least to keep a frame: of empty ones there could be any number."""
+
+
 CLOSED: Final = (OSError, RuntimeError)
 """A server signals a closed websocket with either."""
 
@@ -102,7 +106,7 @@ class Slot:
             if not self.taken:
                 self.close()
             self._unread.append(frame)
-            self._unread_bytes = unread_bytes = self._unread_bytes + len(frame)
+            self._unread_bytes = unread_bytes = self._unread_bytes + max(len(frame), KEPT_BYTES)
             if unread_bytes > READ_AHEAD_BYTES and not self._held:
                 self._held = True
                 self._frames.hold()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
-from brain_coord.link.slot import READ_AHEAD_BYTES, Receiver
+from brain_coord.link.slot import KEPT_BYTES, READ_AHEAD_BYTES, Receiver
 from brain_coord.link.socket import FRAMES
 
 try:
@@ -30,6 +30,13 @@ _MASKED: Final = 0x80
 _HEAD: Final = Struct("!BB")
 _HEAD_16: Final = Struct("!BBH")
 _HEAD_64: Final = Struct("!BBQ")
+_AT_ONCE_BYTES: Final = 8192
+"""So much of what came is looked at in one pass of the loop, and whatever frame begins in it: a read full of frames of nothing
+takes a second, and anybody may send one."""
+
+_UNREAD_BYTES: Final = 1024 * 1024
+"""Where so much waits for the other end to read, its pings are no question any more; a job's body leaves far less waiting."""
+
 _LARGE: Final = 64 * 1024
 """From here on a copy costs more than a second write."""
 
@@ -88,6 +95,8 @@ class NodeSocket(WebSocketsSansIOProtocol):
         self._receiver: Receiver | None = None
         self._held = False
         self._rest = b""
+        self._rest_due = False
+        """Whether there is more in the rest than a frame that has begun; nothing is read until it was looked at."""
         self._fast = False
 
     def start_keepalive(self) -> None:
@@ -106,9 +115,22 @@ class NodeSocket(WebSocketsSansIOProtocol):
             self._fast = False  # what still comes is the library's, which waits for the other side's close
         start = self._take_frames(data) if self._fast else 0
         if not self._fast:
-            super().data_received(data[start:])
-        elif start < len(data):
+            stop = start + _AT_ONCE_BYTES
+            super().data_received(data[start:stop])
+            start = stop
+        if start < len(data):
             self._rest = data[start:]
+            if start >= _AT_ONCE_BYTES and not (self._rest_due or self.transport.is_closing()):
+                self._rest_due = True
+                self.transport.pause_reading()
+                self.loop.call_soon(self._look_at_rest)
+
+    def _look_at_rest(self) -> None:
+        """The next pass of the loop; while somebody holds the connection, the pass after that."""
+        if self._rest_due and not (self.read_paused or self.transport.is_closing()):
+            self._rest_due = False
+            self.transport.resume_reading()
+            self.data_received(b"")
 
     def _take_frames(self, data: bytes) -> int:
         """Deal with the whole frames at the start of `data`; returns where what is left begins.
@@ -116,7 +138,8 @@ class NodeSocket(WebSocketsSansIOProtocol):
         A frame that is not a whole message ends the fast way for good, with nothing of it taken.
         """
         start, end, limit_bytes, came = 0, len(data), self._limit_bytes, self._came
-        while end - start >= 6:
+        last = min(end - 5, _AT_ONCE_BYTES)
+        while start < last:
             head, size, body = data[start], data[start + 1] - _MASKED, start + 6
             if size > 125:
                 if size == 126:
@@ -152,7 +175,7 @@ class NodeSocket(WebSocketsSansIOProtocol):
 
     def _keep(self, frame: bytes | str) -> None:
         kind = "bytes" if type(frame) is bytes else "text"
-        self.queue.put_nowait({"type": "websocket.receive", kind: frame}, len(frame))
+        self.queue.put_nowait({"type": "websocket.receive", kind: frame}, max(len(frame), KEPT_BYTES))
         if self.queue.unread_bytes > READ_AHEAD_BYTES:
             self.hold()
 
@@ -181,7 +204,17 @@ class NodeSocket(WebSocketsSansIOProtocol):
         self._held = False
         if self.read_paused:
             self.read_paused = False
-            self.transport.resume_reading()
+            if self._rest_due:
+                self.loop.call_soon(self._look_at_rest)
+            else:
+                self.transport.resume_reading()
+
+    def handle_ping(self) -> None:
+        """Answer it, unless the other end reads no answers."""
+        if self.transport.get_write_buffer_size() > _UNREAD_BYTES:
+            self.transport.abort()
+        else:
+            super().handle_ping()
 
     def handle_events(self) -> None:
         """What the library made of what came; a head that it did not take gets its answer, and the end."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brain_coord.classes.target import ReplyHead
-from brain_coord.link.slot import READ_AHEAD_BYTES, Receiver, Slot, SlotLost, SlotQueue
+from brain_coord.link.slot import KEPT_BYTES, READ_AHEAD_BYTES, Receiver, Slot, SlotLost, SlotQueue
 from brain_coord.link.slot_text import DONE, TAKEN, Over
 
 
@@ -361,3 +361,13 @@ async def test_a_node_that_speaks_on_behind_its_end_is_not_given_another_job():
     assert await slot.read() == DONE
     slot.give_back()
     assert slot.closed
+
+
+async def test_frames_of_nothing_count_too_while_nobody_takes_them():
+    wire, slot = await taken_slot()
+    for _ in range(READ_AHEAD_BYTES // KEPT_BYTES):
+        wire.data(b"")
+    assert not wire.held
+    wire.data(b"")
+    assert wire.held
+    slot.close()

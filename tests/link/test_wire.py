@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import struct
+import time
 
 import pytest
 import uvicorn
@@ -135,6 +136,11 @@ CONVERSATIONS = {
     "an unknown kind": [frame(TEXT, b"ok"), frame(3, b"x")],
     "a continuation of nothing": [frame(CONT, b"x")],
     "a close that is malformed": [frame(TEXT, b"ok"), frame(CLOSE, b"\x03")],
+    "more than is looked at at once": [b"".join(frame(BINARY, bytes([n % 256]) * (n % 200)) for n in range(500))],
+    "more than is looked at at once, of all kinds": [
+        b"".join(frame(TEXT, b"t" * 90) for _ in range(120)) + frame(BINARY, b"a" * 30_000) + frame(TEXT, b"b", fin=False)
+        + b"".join(frame(CONT, b"", fin=False) + frame(PING, b"p") for _ in range(1500)) + frame(CONT, b"c") + frame(TEXT, b"d")
+    ],
     "data after the close": [frame(CLOSE, struct.pack("!H", 1001)), frame(TEXT, b"late")],
 }  # fmt: skip
 
@@ -182,6 +188,50 @@ async def test_a_frame_begun_before_the_handshake_was_answered_is_read_too():
         await app.ended.wait()
         writer.close()
         assert app.seen == ["early", "next"]
+
+
+@pytest.mark.parametrize("nothing", [frame(CONT, b"", fin=False), frame(PING, b""), frame(TEXT, b"")])
+async def test_a_read_full_of_frames_of_nothing_leaves_the_loop_to_others(nothing):
+    longest, passes = 0.0, 0
+
+    async def others():
+        nonlocal longest, passes
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, before, passes = max(longest, now - before), now, passes + 1
+
+    async with served(NodeSocket) as (app, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE + frame(TEXT, b"begun", fin=nothing[0] != 0))
+        await reader.readuntil(b"\r\n\r\n")
+        passing, began = asyncio.create_task(others()), time.thread_time()
+        writer.write(nothing * 30_000)
+        await reader.readexactly(1) if nothing[0] else await asyncio.sleep(0.1)
+        writer.write(frame(CONT, b"over") if nothing[0] == 0 else frame(TEXT, b"over"))
+        await app.has_seen("begunover" if nothing[0] == 0 else "over")
+        took = time.thread_time() - began
+        passing.cancel()
+        writer.transport.abort()
+        await app.ended.wait()
+    assert passes > 20
+    assert longest < took / 4
+
+
+async def test_a_client_that_pings_and_reads_nothing_is_cut():
+    async with served(NodeSocket) as (app, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()
+        block = frame(PING, b"p" * 125) * 500
+        with pytest.raises(ConnectionError):
+            for _ in range(4000):
+                writer.write(block)
+                await writer.drain()
+        await app.ended.wait()
+        writer.transport.abort()
 
 
 async def test_a_reader_that_lags_behind_stops_the_sender():
