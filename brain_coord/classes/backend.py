@@ -98,3 +98,6 @@ class ClassBackend(Protocol):
             prospect: the class's answer to it.
             passed: names of targets that are not to be asked, or not again.
         """
+
+    def full(self, prospect: Prospect) -> Set[str]:
+        """Names of targets that lacked nothing but a free slot for the query that the prospect answers."""

@@ -97,3 +97,8 @@ class BrowserClass:
         del prospect
         found = None if self.work is None else self.work.target(query)
         return None if found is None or found.name in passed else found
+
+    def full(self, prospect: Prospect) -> Set[str]:
+        """All tabs answer together, so there is no other one to wait for."""
+        del prospect
+        return frozenset()

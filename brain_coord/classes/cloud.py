@@ -62,3 +62,10 @@ class CloudClass:
         if found is None and servers.state.supported:
             found = self.servers.target(query, servers, passed)
         return found
+
+    def full(self, prospect: Prospect) -> Set[str]:
+        """Nodes and servers that lacked nothing but a free slot."""
+        if prospect.ranking is None:
+            return self.nodes.full(prospect)
+        nodes, servers = prospect.ranking
+        return self.nodes.full(nodes) | self.servers.full(servers)

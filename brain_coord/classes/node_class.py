@@ -233,6 +233,10 @@ class NodeClass:
                 return self.elsewhere(node, model, self.resource_class, self.samples, health)
         return None
 
+    def full(self, prospect: Prospect) -> Set[str]:
+        """Nodes that lacked nothing but a free slot."""
+        return frozenset() if prospect.node_decision is None else prospect.node_decision.full
+
 
 def needs_of(catalog: Catalog) -> dict[str, ModelNeed]:
     """What each model asks of a node, in catalog order."""

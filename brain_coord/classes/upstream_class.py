@@ -145,6 +145,11 @@ class UpstreamClass:
                 return self._make_target(upstream, option.offer, self.resource_class, self.samples)
         return None
 
+    def full(self, prospect: Prospect) -> Set[str]:
+        """Upstreams that lacked nothing but a free slot."""
+        assert isinstance(prospect.ranking, Ranked)
+        return {option.name for option in prospect.ranking.unable if option.out is None}
+
 
 BYTES_PER_TOKEN: Final = 4
 _BASE64: Final = b";base64,"

@@ -239,6 +239,11 @@ class Decider:
                 return found
         return None
 
+    def full(self, decision: Decision) -> Set[str]:
+        """Names of targets that lacked nothing but a free slot, in the classes that the request may use."""
+        usable, prospects = decision.class_decision.usable, decision.prospects
+        return frozenset[str]().union(*(self._by_class[each].full(prospects[each]) for each in usable))
+
     def models(self) -> dict[str, list[str]]:
         """Every model on offer, with the classes that offer it."""
         offers: dict[str, list[str]] = {}

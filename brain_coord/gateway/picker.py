@@ -13,7 +13,7 @@ from brain_coord.gateway.waiting import QueueFull, WaitingRoom
 
 
 class TargetPicker:
-    """Gives out each target once; decides anew after every wait, and keeps the record's decision and wait up to date."""
+    """Gives out each target once; decides anew when none is left and after every wait, and keeps the record up to date."""
 
     _order: int | None = None
 
@@ -41,7 +41,11 @@ class TargetPicker:
         return frozenset(attempt.target for attempt in self._record.result.reached)
 
     def _may_wait(self) -> bool:
-        return self._record.decision.worth_waiting or bool(self._given - self._asked())
+        decision, asked = self._record.decision, self._asked()
+        if self._given - asked:
+            return True
+        # None of those that were asked is asked again, so nothing but somebody else's slot is worth waiting for then.
+        return bool(self._decider.full(decision) - asked) if asked else decision.worth_waiting
 
     def _lane(self) -> Hashable:
         """Everything that decides by what capacity this request can be served."""
@@ -54,9 +58,13 @@ class TargetPicker:
         Raises:
             ApiError: 429 when it should wait and the queue is full.
         """
+        record = self._record
+        if record.result.reached:  # others were asked since the decision: slots have come free, or were taken
+            self._decide()
+            if (target := self.best()) is not None:
+                return target
         if not self._may_wait():
             return None
-        record = self._record
         left_s = min(self._queue_s - record.queued_ms / 1000, record.decision.wait_s or self._queue_s)
         if left_s <= 0:
             return None
@@ -71,7 +79,8 @@ class TargetPicker:
                 "queue_full", f"too many {whose} wait for a free slot; try again shortly", retry_after_s=again_s
             ) from None
         self._order = waiter.order
-        began, target = monotonic(), None
+        began = monotonic()
+        target = None
         try:
             while await waiter.woken(max(0.0, began + left_s - monotonic())):
                 target = self._again()
@@ -86,5 +95,8 @@ class TargetPicker:
 
     def _again(self) -> Target | None:
         self._given.clear()
-        self._record.decision = self._decider.decide(self._record.request, self._record.caller)
+        self._decide()
         return self.best()
+
+    def _decide(self) -> None:
+        self._record.decision = self._decider.decide(self._record.request, self._record.caller)

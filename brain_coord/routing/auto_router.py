@@ -90,6 +90,11 @@ class AutoNodeDecision:
         return tuple((pair.score.node_id, pair.model.model_id) for pair in self.ranked)
 
     @once
+    def full(self) -> frozenset[str]:
+        """Ids of the listed nodes that lack nothing but a free slot, for any of the models."""
+        return frozenset[str]().union(*(each.full for each in self.decisions))
+
+    @once
     def worth_waiting(self) -> bool:
         """Whether no pair is eligible and for at least one a free slot is all that is missing."""
         return not self.ranked and any(each.worth_waiting for each in self.decisions)

@@ -176,11 +176,14 @@ class NodeDecision:
         return self.eligible + len(self.rejected) + self.unlisted.rejected
 
     @once
+    def full(self) -> frozenset[str]:
+        """Ids of the listed candidates that lack nothing but a free slot."""
+        return frozenset(each.node.node_id for each in self.rejected if each.bits == NO_FREE_SLOT)
+
+    @once
     def worth_waiting(self) -> bool:
         """Whether nobody is eligible and for at least one node a free slot is all that is missing."""
-        if self.ranked:
-            return False
-        return self.unlisted.worth_waiting or any(each.bits == NO_FREE_SLOT for each in self.rejected)
+        return not self.ranked and (self.unlisted.worth_waiting or bool(self.full))
 
     @property
     def rejections(self) -> dict[str, list[str]]:

@@ -414,3 +414,31 @@ async def test_a_node_that_dies_after_its_first_words_is_never_continued_by_anot
     assert len(one.jobs) + len(two.jobs) == 1
     assert reply.text.count("aa ") == 1
     assert '"code":"incomplete"' in reply.text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_request_whose_node_fails_waits_for_a_slot_of_the_other_one(coordinator, stream):
+    free = asyncio.Event()
+
+    async def held(job):
+        await free.wait()
+        await QUICK_ANSWER(job)
+
+    async with (
+        RawNode(coordinator.url, models=[SECOND], slots=1) as dying,
+        RawNode(coordinator.url, models=[SECOND], slots=1) as busy,
+    ):
+        await ready(coordinator, dying, busy)
+        dying.script, busy.script = refuses, held
+        ask = functools.partial(coordinator.chat, SECOND, mode="COMMUNITY", privacy="PUBLIC")
+        first = asyncio.create_task(ask(node=busy.node_id))
+        await eventually(lambda: busy.jobs)
+        second = asyncio.create_task(ask(stream=stream))
+        await coordinator.until_metric("brain_requests_waiting", 1)
+        free.set()
+        replies = [await first, await second]
+        receipt = await coordinator.receipt(replies[1].headers["x-brain-receipt"])
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert [attempt["cause"] for attempt in receipt["attempts"]] == ["node_lost", None]
+    assert (receipt["outcome"], receipt["node"]) == ("completed", busy.node_id)
+    assert receipt["timings"]["queued_ms"] > 0

@@ -147,6 +147,9 @@ class FakeClass:
     def target(self, query: Query, prospect: Prospect, passed: Set[str]) -> FakeTarget | None:
         return next((fake for fake in self.fakes if fake.name not in passed), None)
 
+    def full(self, prospect: Prospect) -> Set[str]:
+        return frozenset()
+
 
 def request(stream: bool = False, headers: dict[bytes, bytes] | None = None, **members: Any) -> ApiRequest:
     """A chat request for the model `m`."""
