@@ -200,6 +200,8 @@ class NodeClass:
         """What keeps a node that cannot work now from the request, for each model that it could answer with."""
         if state is None or state.state in (Liveness.ONLINE, Liveness.BUSY, Liveness.DRAINING):
             return []
+        if self._registry.nodes[state.node_id].banned is not None:
+            return []  # it is not let in
         if query.model == AUTO_MODEL:
             decision = decide_auto_node(query.node_request, list(self._needs.values()), [state])
             rejected = [*decision.strangers, *(each for one in decision.decisions for each in one.rejected)]

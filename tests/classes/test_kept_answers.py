@@ -4,6 +4,7 @@ import pytest
 
 from brain_coord.classes.backend import Query
 from brain_coord.classes.node_class import NodeClass
+from brain_coord.classes.returning import RETURN_S
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.link.slot import SlotQueue
@@ -77,6 +78,16 @@ def test_a_class_without_nodes_has_one_answer_until_its_samples_say_more(registr
     assert own.prospect(query).state.latency_ms == 1.0
     registry.belongs(node, operator=True)
     assert own.prospect(query).state.available
+
+
+@pytest.mark.parametrize("just_started", [True, False])
+def test_a_node_that_went_is_waited_for_and_one_that_was_banned_is_not(registry, node, native, just_started):
+    query = Query(MODEL, PATH, NodeRequest(), wait_s=10.0)
+    native._returning.started -= 0.0 if just_started else 1000.0
+    registry.disconnect(node, node.session, "went")
+    assert native.prospect(query).wait_s == RETURN_S
+    registry.set_state(node, "banned", banned="for lies")
+    assert native.prospect(query).wait_s == 0.0
 
 
 def test_how_long_an_answer_may_be_makes_no_other_state_where_nothing_is_charged_for_it(registry, node, native):
