@@ -38,27 +38,30 @@ class ClassSamples:
     """
 
     estimates: Estimates = NO_SAMPLES
-    _last: deque[tuple[bool, float | None]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """Whether each was good, and its time."""
+    _good: deque[bool] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _latencies_ms: deque[float | None] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """In step with `_good`."""
     _due: int = 1
     """Completed requests until the estimates are worked out anew."""
 
     def completed(self, latency_ms: float | None) -> None:
         """A request came back whole after `latency_ms`, from arrival to end; `None` where its time says nothing."""
-        self._last.append((True, latency_ms))
+        self._good.append(True)
+        self._latencies_ms.append(latency_ms)
         self._due -= 1
         if not self._due:
             self._reckon()
 
     def failed(self) -> None:
         """A target of the class failed by its own fault."""
-        self._last.append((False, None))
+        self._good.append(False)
+        self._latencies_ms.append(None)
         self._reckon()
 
     def _reckon(self) -> None:
-        last = self._last
-        self._due = STEP if len(last) == SAMPLES else 1
-        times = [latency_ms for _, latency_ms in last if latency_ms is not None]
+        count = len(self._good)
+        self._due = STEP if count == SAMPLES else 1
+        times_ms = [*filter(None, self._latencies_ms)]
         self.estimates = Estimates(
-            round(median(times), 3) if times else None, round(sum(good for good, _ in last) / len(last), 6), len(last)
+            round(median(times_ms), 3) if times_ms else None, round(sum(self._good) / count, 6), count
         )
