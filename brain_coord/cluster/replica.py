@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import monotonic
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -96,6 +97,8 @@ class Replica:
         self._together = False
         self._twin = False
         self._strangers: set[str] = set()
+        self._links: WeakValueDictionary[tuple[str, int], Elsewhere] = WeakValueDictionary()
+        """Links elsewhere that somebody still has: jobs go on while their replica is out of sight, and keep their slots."""
         self.leaving = False
         self._tasks: set[asyncio.Task[object]] = set()
         registry.on_touch.append(self._announcer.mark)
@@ -240,9 +243,8 @@ class Replica:
             self._spawn(session.link.close(POLICY, "superseded by a newer session of this node"))
         self._registry.belongs(node, operator=claim.facts["operator"])
         self._scores.standings.pop(node_id, None)  # its holder keeps it; here it would grow stale
-        where = node.elsewhere
-        if where is None or (where.replica, where.epoch) != (claim.replica, claim.epoch):
-            where = Elsewhere(claim.replica, claim.epoch)
+        link = (claim.replica, claim.epoch)
+        where = self._links.setdefault(link, Elsewhere(*link))
         where.others = claim.others(self.name)
         known = node
         self._registry.held_elsewhere(node, where, f"linked at {claim.replica}", lambda: take_in(known, claim.facts))

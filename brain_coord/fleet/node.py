@@ -52,7 +52,7 @@ class Session(Watched):
     closing: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Elsewhere(Watched):
     """The link of a node that another coordinator of the cluster holds."""
 

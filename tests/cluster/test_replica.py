@@ -122,18 +122,14 @@ async def test_a_node_on_its_way_from_one_replica_to_the_next_is_not_counted_as_
     assert member.replica._counts(node)
 
 
+def tells_of(member, *node_ids):
+    """What `b` says of all of its nodes."""
+    facts = [(node_id, number, facts_of(member.join(number))) for number, node_id in enumerate(node_ids, 1)]
+    return {"type": "nodes", "from": "b", "run": "1", "seq": 1, "facts": facts, "first": True, "last": True}
+
+
 async def test_a_node_at_a_replica_that_leaves_or_is_out_of_reach_is_not_counted_as_away(member):
-    facts = facts_of(member.join(1))
-    told = {
-        "type": "nodes",
-        "from": "b",
-        "run": "1",
-        "seq": 1,
-        "facts": [("N-2", 1, facts)],
-        "first": True,
-        "last": True,
-    }
-    member.replica._hear(told)
+    member.replica._hear(tells_of(member, "N-2"))
     node = member.registry.get("N-2")
     assert node.elsewhere.replica == "b"
     member.replica.hops.unreachable("b", "as this test says")
@@ -159,10 +155,7 @@ async def test_a_replica_whose_address_leads_elsewhere_is_asked_once_and_not_for
     app.router.add_post("/{path:.*}", answer)
     async with TestServer(app) as server:
         member.hear("b", "1", str(server.make_url("")).rstrip("/"))
-        facts = [(f"N-{number}", number, facts_of(member.join(number))) for number in (1, 2)]
-        member.replica._hear(
-            {"type": "nodes", "from": "b", "run": "1", "seq": 1, "facts": facts, "first": True, "last": True}
-        )
+        member.replica._hear(tells_of(member, "N-1", "N-2"))
         nodes = [member.registry.get("N-1"), member.registry.get("N-2")]
         targets = [
             member.replica.target(node, MODEL, ResourceClass.NATIVE_NETWORK, ClassSamples(), TargetHealth(node.node_id))
@@ -176,3 +169,18 @@ async def test_a_replica_whose_address_leads_elsewhere_is_asked_once_and_not_for
         wrong = False
         await eventually(lambda: nodes[0].state == "ONLINE" and nodes[1].state == "ONLINE")
         assert asked == [JOB_PATH, ALIVE_PATH]
+
+
+async def test_a_job_that_runs_on_while_its_replica_is_out_of_sight_still_has_its_slot_afterwards(member):
+    member.replica._hear(tells_of(member, "N-1"))
+    node = member.registry.get("N-1")
+    link = node.elsewhere  # as whoever runs the job has it
+    link.own += 1
+    member.replica.hops.unreachable("b", "as this test says")
+    assert node.elsewhere is None
+    member.replica._follow(member.replica.view.reached("b", reachable=True))
+    assert node.running == 1
+    member.replica._follow(member.replica.view.expire(monotonic() + 60))
+    member.hear("b", "1")
+    member.replica._hear(tells_of(member, "N-1"))
+    assert node.running == 1, "and after Redis was away"
