@@ -127,7 +127,7 @@ def parse_request(
         raise fault("invalid_json", "the body must be a JSON object")
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        raise fault("missing_field", "`model` is missing; GET /v1/models lists the names", param="model")
+        raise fault("missing_field", "`model` is missing, or no name; GET /v1/models lists the names", param="model")
     if len(model) > MODEL_CHARS:
         raise fault("invalid_field", f"`model` is longer than {MODEL_CHARS} characters", param="model")
     dialect.check(body)
