@@ -1,8 +1,11 @@
 """Where one request ends and the next begins: bytes of the one are never taken for the other, whatever a client sends."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from brain_coord.gateway.connection import AHEAD
 from tests.gateway.test_connection import CHAT, PATH, UNKNOWN, connected
@@ -56,7 +59,7 @@ async def echo(scope, receive, send):
     body, more = b"", True
     while more:
         event = await receive()
-        body, more = body + event["body"], event["more_body"]
+        body, more = body + event.get("body", b""), event.get("more_body", False)
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": scope["method"].encode() + b" " + body})
 
@@ -89,6 +92,96 @@ async def test_many_offers_in_one_packet_are_as_many_requests():
     made.data_received(b"GET / HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 2000)
     await passes(5000)
     assert socket.sent.count(b"HTTP/1.1 200") == 2000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as some client could frame it."""
+
+    body: bytes
+    refused: bool
+    offer: str | None
+    chunk: int | None
+    blank: bool
+    expects: bool
+
+    @property
+    def sent(self) -> bytes:
+        head = [f"POST {'/refused' if self.refused else '/'} HTTP/1.1", "Host: t"]
+        if self.offer is not None:
+            head += ["Connection: Upgrade", f"Upgrade: {self.offer}"]
+        if self.expects and not self.refused:
+            head += ["Expect: 100-continue"]
+        if self.chunk is None:
+            head += [f"Content-Length: {len(self.body)}"]
+            framed = self.body
+        else:
+            head += ["Transfer-Encoding: chunked"]
+            cut = [self.body[at : at + self.chunk] for at in range(0, len(self.body), self.chunk)]
+            framed = b"".join(b"%X;why=not\r\n%b\r\n" % (len(piece), piece) for piece in cut)
+            framed += b"0\r\nAuthorization: it\r\nX-Behind: it\r\n\r\n"
+        return b"\r\n" * self.blank + "\r\n".join([*head, "", ""]).encode() + framed
+
+    @property
+    def answer(self) -> bytes:
+        return b"refused" if self.refused else b"POST " + self.body
+
+
+LIKE_HTTP = b"GET /inner HTTP/1.1\r\nHost: t\r\n\r\n0\r\n\r\n"
+ASKED = st.builds(
+    Asked,
+    body=st.one_of(st.binary(max_size=40), st.just(b""), st.just(LIKE_HTTP)),
+    refused=st.booleans(),
+    offer=st.sampled_from([None, None, "h2c", "websocket"]),
+    chunk=st.one_of(st.none(), st.integers(1, 20)),
+    blank=st.booleans(),
+    expects=st.booleans(),
+)
+
+
+def answers_in(sent: bytes) -> list[bytes]:
+    """The bodies of the answers, each of which comes in chunks; what asks for a body is none."""
+    found, rest = [], sent.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    while rest:
+        head, _, rest = rest.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n"), head
+        body = b""
+        while True:
+            size, _, rest = rest.partition(b"\r\n")
+            piece, rest = rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+            if not piece:
+                break
+            body += piece
+        found.append(body)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ASKED, min_size=1, max_size=6), st.lists(st.tuples(st.integers(1, 90), st.integers(0, 4)), max_size=40))
+def test_however_requests_are_framed_and_cut_each_gets_its_own_answer_in_its_turn(asked, cuts):
+    async def app(scope, receive, send):
+        if scope["path"] != "/refused":
+            await echo(scope, receive, send)
+        else:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"refused"})
+
+    async def run() -> bytes:
+        made, socket = connected(app)
+        rest = b"".join(each.sent for each in asked)
+        for size, pause in cuts:
+            if rest:
+                made.data_received(rest[:size])
+            rest = rest[size:]
+            await passes(pause)
+        if rest:
+            made.data_received(rest)
+        await passes(100)
+        assert not made.tasks
+        assert not socket.closed
+        return socket.sent
+
+    assert answers_in(asyncio.run(run())) == [each.answer for each in asked]
 
 
 NEVER_READ = {
