@@ -100,11 +100,13 @@ class TabsTarget:
         total_ms: float | None,
         stream: StreamSample | None = None,
     ) -> None:
-        """Counts for the class, and for every tab that had a part in a completed answer."""
+        """Counts for the class, and for every tab that had a part in a completed answer; one with nothing in it for none."""
         del first_output_ms
         tok_s = None if stream is None else stream.tok_s
         if result != "completed":
             self.samples.failed()
+            return
+        if stream is not None and stream.empty:
             return
         self.samples.completed(total_ms)
         if self._pipeline is None:

@@ -89,12 +89,13 @@ class UpstreamTarget:
         stream: StreamSample | None = None,
     ) -> None:
         """Only the class learns from it: an upstream is known by its prices and its health."""
-        del first_output_ms, stream
+        del first_output_ms
         if result != "completed":
             self._samples.failed()
             return
         self._upstream.last_ok_at = monotonic()
-        self._samples.completed(total_ms)
+        if stream is None or not stream.empty:
+            self._samples.completed(total_ms)
 
 
 class UpstreamExchange:
