@@ -1,7 +1,6 @@
 """The running agent: one object that owns the link, the engines and the way to a clean end."""
 
 import asyncio
-import contextlib
 import signal
 import time
 from dataclasses import dataclass
@@ -151,11 +150,10 @@ class Agent:
             else:
                 await self._drain()
         finally:
-            for task in (sampling, linking):
-                if task is not None:
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
+            tasks = [task for task in (sampling, linking) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)  # however they end: the engines still have to
             await self.source.stop()
             self.relay.close()
             self.hardware.close()
