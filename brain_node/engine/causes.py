@@ -187,6 +187,9 @@ _ERROR_LINE: Final = re.compile(
 _FRAME: Final = re.compile(
     r'^(?:File "|raise |return |await |Traceback |[\^~\s]*$|During handling|The above exception)'
 )
+_LOOKED_AT: Final = 700
+"""Characters of a line that are looked at. Telling lines are shorter; a search takes the square of a line's length and
+more, and with the last lines of an engine that wrote much without a line end the agent stood still for minutes."""
 _EVIDENCE_LINES: Final = 4
 _LINE_LENGTH: Final = 400
 
@@ -199,7 +202,8 @@ def classify(lines: Sequence[str], code: int | None, *, was_ready: bool = False)
         code: its exit code, minus the signal's number when a signal ended it; `None` when it is not known.
         was_ready: it had served before; what its log says of the start then says nothing of the end.
     """
-    said = [bare for line in lines if not _WARNING.match(line) and not _FRAME.match(bare := _bare(line))]
+    begun = (line[:_LOOKED_AT] for line in lines)
+    said = [bare for line in begun if not _WARNING.match(line) and not _FRAME.match(bare := _bare(line))]
     if code is not None and code < 0:
         return _signalled(-code, said)
     for pattern in _PATTERNS:

@@ -1,5 +1,6 @@
 """Causes, read from what a real engine wrote (logs/, shortened to its last 200 lines) and from lines seen in the field."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,18 @@ def test_first_error_line_skips_what_is_no_error():
         "ValueError: no"
     )
     assert first_error_line(["all well"]) is None
+
+
+def test_lines_without_an_end_take_no_longer_than_long_ones():
+    """The agent reads them between two heartbeats, on the same thread."""
+
+    def took_s(length: int) -> float:
+        lines = [("length 1234 " * 1000)[:length]] * 20
+        began = time.process_time()
+        assert classify(lines, 1).kind is CauseKind.UNKNOWN
+        return time.process_time() - began
+
+    assert took_s(8192) < 3 * took_s(1000)
 
 
 def test_evidence_is_short():
