@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -39,15 +40,15 @@ class ClassSamples:
 
     estimates: Estimates = NO_SAMPLES
     _good: deque[bool] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    _latencies_ms: deque[float | None] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """In step with `_good`."""
+    _latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """In step with `_good`; not a number where the time says nothing."""
     _due: int = 1
     """Completed requests until the estimates are worked out anew."""
 
     def completed(self, latency_ms: float | None) -> None:
         """A request came back whole after `latency_ms`, from arrival to end; `None` where its time says nothing."""
         self._good.append(True)
-        self._latencies_ms.append(latency_ms)
+        self._latencies_ms.append(nan if latency_ms is None else latency_ms)
         self._due -= 1
         if not self._due:
             self._reckon()
@@ -55,13 +56,13 @@ class ClassSamples:
     def failed(self) -> None:
         """A target of the class failed by its own fault."""
         self._good.append(False)
-        self._latencies_ms.append(None)
+        self._latencies_ms.append(nan)
         self._reckon()
 
     def _reckon(self) -> None:
         count = len(self._good)
         self._due = STEP if count == SAMPLES else 1
-        times_ms = [*filter(None, self._latencies_ms)]
+        times_ms = [*filter(isfinite, self._latencies_ms)]
         self.estimates = Estimates(
             round(median(times_ms), 3) if times_ms else None, round(sum(self._good) / count, 6), count
         )
