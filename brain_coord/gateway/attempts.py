@@ -7,9 +7,10 @@ Nothing else in the product retries a generation. What may be tried again, and w
 | paused by its breaker, no free slot | yes, and it was no attempt | no |
 | refused, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
 | 429, 503 | yes; the target is asked last for a while | no |
-| 400, 413, 422 and other 4xx | no, passed on as it is | no |
+| 400, 413, 422 and others of `PASS_ON` | no, passed on as it is | no |
 | 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
 | engine error (5xx, error event before the first output) | once; two stop the request | yes |
+| any further 4xx | as after an engine error | no |
 | silence before the first output | once, after the job was cancelled; two stop the request | yes |
 | anything after the first output | no: one error event | yes |
 
@@ -25,28 +26,24 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Protocol
 
-from brain_coord.classes.breaker import Ticket
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, Target, TargetFault
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
 from brain_coord.gateway.relay import (
     EngineFault,
     PhaseLimits,
-    Tail,
     engine_error,
     read_whole,
     relay_stream,
     relay_whole,
 )
 from brain_coord.gateway.request import ApiRequest
+from brain_coord.gateway.result import NOT_ASKED, Result, is_engine_error
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.measure.speed import StreamClock
-from brain_coord.observe.trace import RequestTrace
 from brain_coord.receipts.body import Attempt
 
 MAX_ATTEMPTS: Final = 3
-MAX_ENGINE_ERRORS: Final = 2
-MAX_SILENCES: Final = 2
 ERROR_BODY_BYTES: Final = 1024 * 1024
 
 PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
@@ -55,46 +52,6 @@ MISCONFIGURED: Final = frozenset({401, 403, 404})
 
 FAILURES: Final = ("deadline", "engine_error", "busy", "unavailable", "target_failed", "misconfigured")
 """Why a request failed, the first of these that any of its targets gave cause for; what tells the client most comes first."""
-
-NOT_ASKED: Final = frozenset({"no_free_slot", "paused", "replica_away"})
-"""Causes of attempts in which the target never saw the request: to lose a race for a slot is no attempt."""
-
-
-class Result:
-    """What came of a request: exactly one of `tail`, `body`, `refusal` and `failure` is set.
-
-    Attributes:
-        keep_bytes: somebody will look at the answer's text, so its bytes are kept until its end.
-    """
-
-    target: Target | None = None
-    answer: Answer | None = None
-    tail: Tail | None = None
-    body: bytes | None = None
-    refusal: EngineFault | None = None
-    failure: str | None = None
-    retry_after: str | None = None
-    engine_errors: int = 0
-    silences: int = 0
-    keep_bytes: bool = False
-    trace: RequestTrace | None = None
-
-    def __init__(self) -> None:
-        self.attempts: list[Attempt] = []
-        self.reached: list[Attempt] = []
-        """Those of them in which a target was really asked."""
-        self.asked: list[tuple[Target, Attempt, Ticket | None]] = []
-        self.failures: set[str] = set()
-
-    @property
-    def spent(self) -> bool:
-        """Whether a further attempt would do more harm than good: the request costs too much, or breaks engines."""
-        return self.engine_errors >= MAX_ENGINE_ERRORS or self.silences >= MAX_SILENCES
-
-    @property
-    def committed(self) -> bool:
-        """Whether output was passed on to the client."""
-        return self.answer is not None and self.answer.delivered_bytes > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +277,7 @@ class _Try:
             return
         elif not blamed:
             target.health.dropped(self._ticket)
-        elif not _is_engine_error(attempt):
+        elif not is_engine_error(attempt):
             # One lost connection takes every job that ran on it, and is one fault.
             incident = f"{cause} at {now:.0f}" if cause in ("node_lost", "connection_lost") else None
             target.health.failed(self._ticket, now, cause, spread=random.random(), incident=incident)  # noqa: S311
@@ -330,46 +287,3 @@ class _Try:
         health = self._target.health
         if health.blemished and self._ticket is not None:
             health.succeeded(self._ticket, (self._request.dialect.path, self._target.model))
-
-
-def settle(request: ApiRequest, result: Result, *, completed: bool) -> None:
-    """Tell every target that was asked how its attempt counts; called once, when the outcome is known.
-
-    A prompt that two engines failed on says more about the prompt than about the engines, so it hurts nobody. One that is
-    sent again and again counts once.
-
-    Args:
-        request: what was asked.
-        result: of the request.
-        completed: whether the client got a whole answer.
-    """
-    poisoned = result.engine_errors >= MAX_ENGINE_ERRORS
-    for target, attempt, ticket in result.asked:
-        if attempt.cause is None:
-            answer = result.answer
-            if completed and answer is not None and target is result.target:
-                target.outcome(
-                    "completed",
-                    first_output_ms=answer.clock.first_output_ms if request.stream else None,
-                    # What vectors and counts take says nothing of an answer that is written token by token.
-                    total_ms=attempt.ended_ms if request.dialect.streams else None,
-                    stream=answer.sample,
-                )
-            continue
-        if not attempt.blamed:
-            continue
-        if _is_engine_error(attempt):
-            if ticket is not None:
-                if poisoned:
-                    target.health.dropped(ticket)
-                else:
-                    spread = random.random()  # noqa: S311
-                    target.health.failed(ticket, monotonic(), attempt.cause, spread=spread, incident=request.sha256)
-            if poisoned:
-                continue
-        word = "timed_out" if attempt.cause in ("timeout", "not_accepted") else "failed"
-        target.outcome(word, first_output_ms=None, total_ms=None)
-
-
-def _is_engine_error(attempt: Attempt) -> bool:
-    return attempt.cause == "engine_error" or (attempt.status is not None and attempt.status >= 500)

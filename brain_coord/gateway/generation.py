@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import structlog
 
-from brain_coord.gateway.attempts import Limits, Result, run_attempts, settle
+from brain_coord.gateway.attempts import Limits, run_attempts
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.engine_fault import EngineFault
@@ -22,6 +22,7 @@ from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.reply import failure_of, refusal_of, reply_lines, tail_bytes, whole_bytes
 from brain_coord.gateway.request import ApiRequest
+from brain_coord.gateway.result import Result, settle
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.gateway.watch import Watch

@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 from brain_coord.classes.target import Target
 from brain_coord.gateway.answer import Outcome
-from brain_coord.gateway.attempts import Result
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decision
 from brain_coord.gateway.request import ApiRequest
+from brain_coord.gateway.result import Result
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import Price, ReceiptDraft, Timings, Tokens
 from brain_coord.receipts.canonical import Written

@@ -9,7 +9,7 @@ from brain_coord.classes.target import JobSpec, ReplyHead, TargetFault
 from brain_coord.fleet import registry as registry_module
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
-from brain_coord.gateway.attempts import NOT_ASKED
+from brain_coord.gateway.result import NOT_ASKED
 from brain_coord.link.slot import SlotQueue
 from brain_coord.link.slot_text import DONE, TAKEN, Over
 from brain_coord.measure.speed import StreamClock, StreamSample, TokenCount

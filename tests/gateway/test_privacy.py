@@ -12,7 +12,7 @@ from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.target import TargetFault
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
-from brain_coord.gateway.attempts import Limits, Result, run_attempts
+from brain_coord.gateway.attempts import Limits, run_attempts
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.errors import ApiError
@@ -20,6 +20,7 @@ from brain_coord.gateway.journal import Record
 from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.relay import PhaseLimits
+from brain_coord.gateway.result import Result
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.link.slot import SlotQueue
 from brain_coord.routing.inputs import ClassState, NodeRequest

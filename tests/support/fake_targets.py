@@ -12,10 +12,11 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault
-from brain_coord.gateway.attempts import Limits, Result, run_attempts, settle
+from brain_coord.gateway.attempts import Limits, run_attempts
 from brain_coord.gateway.dialects import CHAT
 from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.request import ApiRequest, parse_request
+from brain_coord.gateway.result import Result, settle
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import ResourceClass
 
