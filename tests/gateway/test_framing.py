@@ -141,8 +141,9 @@ ASKED = st.builds(
 
 def answers_in(sent: bytes) -> list[bytes]:
     """The bodies of the answers, each of which comes in chunks; what asks for a body is none."""
-    found, rest = [], sent.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    found, rest = [], sent
     while rest:
+        rest = rest.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         head, _, rest = rest.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n"), head
         body = b""
