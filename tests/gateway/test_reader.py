@@ -70,7 +70,7 @@ def test_nothing_is_kept_that_somebody_wrote():
     dialect = Counting()
     start = b'data: {"id":"c",'
     plain = b'"choices":[{"index":0,"delta":{},"finish_reason":"stop","stop_reason":null}]}\n\n'
-    telling = plain.replace(b"null", b'"My secret"')
+    telling = plain.replace(b"null", b'"goodbye"')
     prompt = b'"choices":[],"prompt_token_ids":[123,456]}\n\n'
     assert read_all(dialect, [start + each for each in (plain, telling, prompt)])[0] == [FINISH, FINISH, QUIET]
     assert [dialect.forms.meaning(each) for each in (plain, telling, prompt)] == [FINISH, None, None]

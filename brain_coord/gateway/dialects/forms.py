@@ -9,7 +9,12 @@ from brain_coord.routing.bounded import Bounded
 FORM_BYTES: Final = 512
 """Longest form that is kept."""
 
-_NAMES_AND_MARKS: Final = re.compile(rb'(?:[{}\[\]:, \n]|null|true|false|[0-9]{1,2}(?![0-9])|"[a-z_]{0,24}")*')
+_NAMES_AND_MARKS: Final = re.compile(
+    rb'(?:[{}\[\]:, \n]|null|true|false|[0-9]{1,2}(?![0-9])|"[a-z_]{1,24}"(?= ?:)'
+    rb'|"(?:|assistant|stop|length|tool_calls|content_filter|function_call|abort|error)")*'
+)
+"""Of texts only those that every engine writes: what an answer stopped at may be a word of the client's."""
+
 _SAYS_NO_MORE: Final = (QUIET, FINISH)
 
 
