@@ -107,6 +107,7 @@ def test_the_usage_chunk_that_nobody_asked_for_is_held_back_and_counts():
         {"refusal": "no"},
         {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]},
         {"tool_calls": [{"function": {"arguments": '{"a'}}]},
+        {"tool_calls": [{"index": 0, "type": "custom", "custom": {"input": "a line"}}]},
         {"function_call": {"name": "f", "arguments": "{}"}},
         {"audio": {"data": "AAAA"}},
         {"content": "x", "token_ids": [1]},

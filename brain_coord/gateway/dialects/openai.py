@@ -31,18 +31,20 @@ _COUNTS: Final = re.compile(
 """Every stream has such an event, and in no two it is the same."""
 
 _OUTPUT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
+_CALL_FIELDS: Final = ("name", "arguments", "input")
 _PLAIN_FIELDS: Final = {"role", "content"}
 
 
 def _delta_length(delta: dict[str, Any]) -> int:
-    """Bytes of output in one chat delta; tool calls count by their names and arguments."""
+    """Bytes of output in one chat delta; tool calls count by their names and what is given to them."""
     length = 0
     for name in _OUTPUT_FIELDS:
         if (text := delta.get(name)) is not None:
             length += text_length(text)
     for call in _calls(delta):
-        if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-            length += text_length(function.get("name")) + text_length(function.get("arguments"))
+        for part in call.values() if isinstance(call, dict) else ():  # a function, or a tool of another kind
+            if isinstance(part, dict):
+                length += sum(text_length(part.get(name)) for name in _CALL_FIELDS)
     if isinstance(audio := delta.get("audio"), dict):
         length += text_length(audio.get("data")) + text_length(audio.get("transcript"))
     return length
