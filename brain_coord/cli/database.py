@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -52,6 +52,11 @@ def upgrade(data_dir: DataDir, as_json: AsJson = False) -> None:
         typer.echo(f"upgraded to revision {HEAD}" if changed else f"the schema is current (revision {HEAD})")
 
 
+def _not_copied(target: Path, error: OSError | sqlite3.Error) -> NoReturn:
+    cause = error.strerror if isinstance(error, OSError) else None
+    fail("backup", f"cannot copy to {target}: {cause or error}", "Check the folder and its disk")
+
+
 @db_app.command("backup")
 def backup(
     data_dir: DataDir,
@@ -71,7 +76,11 @@ def backup(
     source = data_dir / DATABASE_FILE
     if not source.is_file():
         fail("no_store", f"there is no store in {data_dir}", "Name the coordinator's --data-dir", USAGE)
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+    try:
+        taken = target.exists() and not (target.is_dir() and not any(target.iterdir()))
+    except OSError as error:
+        _not_copied(target, error)
+    if taken:
         fail("not_empty", f"{target} is not an empty folder", "Name a new folder", USAGE)
     if not (data_dir / KEY_FILE).is_file():
         fail("no_signing_key", f"there is no {KEY_FILE} in {data_dir}", "The coordinator makes one at its first start")
@@ -90,8 +99,7 @@ def backup(
             os.umask(before)
     except (OSError, sqlite3.Error) as error:
         shutil.rmtree(target, ignore_errors=True)  # half a backup would look like a whole one
-        cause = error.strerror if isinstance(error, OSError) else None
-        fail("backup", f"cannot copy to {target}: {cause or error}", "Check the folder and its disk")
+        _not_copied(target, error)
     if as_json:
         print_json({"folder": str(target), "files": [DATABASE_FILE, KEY_FILE]})
     else:

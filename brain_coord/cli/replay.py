@@ -1,5 +1,6 @@
 """`brain-coord route --receipt`: decide again from what a receipt holds, and say whether it comes out the same."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -40,13 +41,16 @@ def replay_receipt(data_dir: Path, which: str, as_json: bool) -> None:
 
 def _envelopes(data_dir: Path, which: str) -> list[Any]:
     path = Path(which)
-    if which == "-" or path.is_file():
+    if which == "-" or os.sep in which or path.is_file():  # no receipt is called like a path
         try:
             with sys.stdin.buffer if which == "-" else path.open("rb") as file:
                 items = [parse(item) if isinstance(item, bytes | str) else item for _, item in items_of(file)]
         except OSError as error:
             fail(
-                "unreadable", f"{which}: {error.strerror or error}", "Name a file of receipts, or a receipt's id", USAGE
+                "unreadable",
+                f"cannot read {which}: {error.strerror or error}",
+                "Name a file of receipts, or a receipt's id",
+                USAGE,
             )
         except BadReceipt as error:
             fail("bad_receipt", f"{which}: {error}", "Export it again: brain-coord receipts show ID", BAD_DATA)
