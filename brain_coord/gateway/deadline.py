@@ -40,7 +40,7 @@ class Deadline:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._look()
+        self._wait()  # and cancels nothing at once: a block that waits for nothing would leave that to whatever comes behind it
         return self
 
     def __exit__(
@@ -51,10 +51,13 @@ class Deadline:
         if self._late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def _look(self) -> None:
+    def _wait(self) -> None:
         left_s = min(self.by, self.end) - monotonic()
-        if left_s <= 0:
+        self._timer = self._loop.call_later(max(_SOON_S, min(left_s, self._every_s)), self._look)
+
+    def _look(self) -> None:
+        if min(self.by, self.end) > monotonic():
+            self._wait()
+        else:
             self._timer, self._late = None, True
             self._task.cancel()
-        else:
-            self._timer = self._loop.call_later(max(_SOON_S, min(left_s, self._every_s)), self._look)

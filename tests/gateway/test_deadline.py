@@ -26,6 +26,12 @@ async def test_a_time_that_has_passed_already_ends_the_first_wait():
         await asyncio.Event().wait()
 
 
+async def test_a_block_that_waits_for_nothing_leaves_nothing_to_what_comes_behind_it():
+    with pytest.raises(KeyError), Deadline(monotonic() - 1.0, every_s=1.0):
+        raise KeyError
+    await asyncio.sleep(0)
+
+
 async def test_a_limit_moves_to_a_later_time_to_none_and_to_an_earlier_one():
     began = monotonic()
     with pytest.raises(TimeoutError), Deadline(began + 0.02, every_s=0.02) as deadline:
