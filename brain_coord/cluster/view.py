@@ -62,6 +62,7 @@ class Peer:
 
     Attributes:
         run: tells one process under this name from the next.
+        earlier: the processes before it. If one of them is heard again, two bear the name, and the newest has it.
         address: where its hop is served.
         reachable: whether our last job reached it there; what it says is taken in all the same.
         seq: the number of its last message that was taken in; `None` while all of it is awaited.
@@ -76,6 +77,7 @@ class Peer:
     reachable: bool = True
     seq: int | None = None
     stale: set[str] = field(default_factory=set)
+    earlier: frozenset[str] = frozenset()
 
     @property
     def takes_jobs(self) -> bool:
@@ -149,14 +151,18 @@ class SharedView:
         peer = self.peers.get(name)
         if peer is not None and peer.run == run:
             peer.heard_at = now  # a beat may wait behind much else
+        earlier: frozenset[str] = frozenset()
+        if peer is not None and run in peer.earlier:
+            return []
         if kind == "beat" and message.get("protocol") != PROTOCOL:
             return [*([] if peer is None else self._drop(peer)), Effect(Kind.STRANGER, name)]
         if kind == "beat":
             if peer is not None and peer.run != run:
                 effects += self._drop(peer)
+                earlier = peer.earlier | {peer.run}
                 peer = None
             if peer is None:
-                peer = self.peers[name] = Peer(name, run, message["address"], now)
+                peer = self.peers[name] = Peer(name, run, message["address"], now, earlier=earlier)
                 effects += [Effect(Kind.CAME, name), Effect(Kind.ASK, name)]
             elif peer.seq is not None and message["seq"] > peer.seq:
                 peer.seq = None  # what it said last did not reach us

@@ -189,6 +189,17 @@ def test_a_replica_of_another_protocol_is_let_alone():
     assert Effect(Kind.NODE, "N1") in shared.hear(beat(protocol=PROTOCOL + 1), 1.0)
 
 
+def test_of_two_that_bear_one_name_the_newest_has_it_as_long_as_it_is_heard():
+    shared = view()
+    told(shared, "b", ("N1", 5))
+    shared.hear(beat(run="2"), 1.0)
+    shared.hear(nodes("b", 1, ("N2", 5), run="2", first=True, last=True), 1.0)
+    assert shared.hear(beat(seq=1, run="1"), 2.0) == [], "else both were asked for everything with each beat"
+    assert shared.holder("N2") is not None
+    shared.expire(1.0 + TTL + 0.1)
+    assert Effect(Kind.CAME, "b") in shared.hear(beat(seq=1, run="1"), 8.0)
+
+
 def test_another_with_our_name_is_found_out():
     assert view("a").hear(beat("a", run="other"), 0.0) == [Effect(Kind.TWIN, "a")]
     assert view("a").hear(beat("a", run="run-a"), 0.0) == []
