@@ -221,10 +221,11 @@ class ClientConnection(HttpToolsProtocol):
         parser takes its body for the other protocol.
         """
         method, headers, version = self.scope["method"], self.scope["headers"], self.scope["http_version"]
-        plain = not any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
+        framing = [header for header in headers if header[0] in (b"content-length", b"transfer-encoding")]
+        bodiless = all(header == (b"content-length", b"0") for header in framing)
         if method == "CONNECT":
             self.refuse(fault("invalid_request", "this is no proxy: CONNECT is not served"))
-        elif method != "GET" or version != "1.1" or not plain or not self._should_upgrade():
+        elif method != "GET" or version != "1.1" or not bodiless or not self._should_upgrade():
             self.parser = _parser(self)
             lines = lines_of(header for header in headers if header[0] != b"upgrade")
             return b"%b %b HTTP/%b\r\n%b\r\n%b" % (method.encode(), self.url, version.encode(), lines, rest)

@@ -321,6 +321,12 @@ async def test_a_websocket_whose_head_is_too_large_for_one_gets_an_answer_and_th
     assert reply.status == 431
 
 
+async def test_a_websocket_may_say_that_it_has_no_body(coordinator):
+    async with RawClient(coordinator.url) as client:
+        await client.send(client.head_of("GET", LINK, content_length="0", **WEBSOCKET))
+        assert (await client.read_until(b"\r\n\r\n")).status == 101
+
+
 async def test_a_whole_url_may_stand_in_the_request_line(coordinator):
     async with RawClient(coordinator.url) as client:
         assert (await client.exchange("GET", "http://coordinator.example/healthz?x=1")).status == 200
