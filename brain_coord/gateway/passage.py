@@ -172,7 +172,6 @@ class Passage:
         elif kind is _FINISH:
             if text_bytes or not self.committed:
                 self._answer.clock.output(now, text_bytes)
-            if not self.committed:
                 self._release()
             self._answer.finished = True
             self._hold(event)

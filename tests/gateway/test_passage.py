@@ -415,6 +415,13 @@ def test_a_text_that_nobody_reads_never_counts_however_it_looks(event):
     assert run.answer.clock.text_bytes == 6
 
 
+def test_only_the_last_of_several_ends_is_held_where_every_event_is_one():
+    events = [chunk(text, finish="stop") for text in ("a", "b", "c")]
+    run = Run().feed(*events, DONE)
+    assert run.out == [b"", events[0], events[1], b""]
+    assert run.end() == b"".join([*events, DONE])
+
+
 @pytest.mark.parametrize("more", [{}, {"logprobs": None}])
 def test_an_empty_finish_reason_is_none(more):
     event = chunk("a", finish="", **more)

@@ -132,7 +132,6 @@ class Plain:
         if kind == "output" or (kind == "finish" and (text or not self.committed)):
             self.times.append(now)
             self.texts.append(text)
-        if kind == "output" or (kind == "finish" and not self.committed):
             self.passed += b"".join(self.held)
             self.held, self.committed, self.finished = [], True, False
         self.finished = self.finished or kind == "finish"
