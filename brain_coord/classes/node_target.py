@@ -1,7 +1,6 @@
 """A Brain Node as a target: takes one of its slots for one job."""
 
 from time import monotonic
-from typing import Final, get_args
 
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices, by_ask
@@ -15,11 +14,7 @@ from brain_coord.measure.slots import Load
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 from brain_node.contract.limits import FRAME_BYTES
-from brain_node.contract.messages import NOT_RUN, EndCause
-
-_CAUSES: Final = frozenset(get_args(EndCause))
-"""What a node may say of a job's end. With another word it could pass for one of the coordinator's own causes, such as
-`no_free_slot`, which stands for a node that never saw the request."""
+from brain_node.contract.messages import NOT_RUN
 
 
 class NodeTarget:
@@ -102,7 +97,7 @@ class NodeTarget:
         if type(answer) is not Over:
             slot.close()
             return TargetFault("protocol", "the node answered before it accepted the job", ran=True)
-        cause = _said(answer, "refused")
+        cause = answer.cause or "refused"
         # A node that is full or leaves says so honestly: its slots are counted on both sides, and may differ shortly.
         blame = cause not in ("busy", "draining", "cancelled")
         return TargetFault(cause, f"the node refused the job: {cause}", ran=cause not in NOT_RUN, blame=blame)
@@ -182,7 +177,7 @@ class NodeExchange:
 
     def _unexpected(self, reply: bytes | Reply, what: str) -> TargetFault:
         if type(reply) is Over:
-            cause = _said(reply, "failed")
+            cause = reply.cause or "failed"
             return TargetFault(cause, f"the node ended the job: {cause}", ran=cause not in NOT_RUN)
         self._slot.close()
         return TargetFault("protocol", what, ran=True)
@@ -197,11 +192,6 @@ class NodeExchange:
             slot.give_back()
             self._registry.release(self._node, begun=self._began)
             self._target.ended(self._node.load)
-
-
-def _said(over: Over, otherwise: str) -> str:
-    """The cause that a node gave for a job's end, where it is one that nodes give."""
-    return over.cause if over.cause is not None and over.cause in _CAUSES else otherwise
 
 
 def _lost(error: SlotLost) -> TargetFault:

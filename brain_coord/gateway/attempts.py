@@ -6,7 +6,7 @@ Nothing else in the product retries a generation. What may be tried again, and w
 |---|---|---|
 | paused by its breaker, no free slot | yes, and it was no attempt | no |
 | refused, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
-| 429, 503 | yes; the target is asked last for a while | no |
+| 429, 503, a node that says it is full or leaves | yes; the target is asked last for a while | no |
 | 400, 413, 422 and others of `PASS_ON` | no, passed on as it is | no |
 | 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
 | engine error (5xx, error event before the first output) | once; two stop the request | yes |
@@ -49,6 +49,9 @@ ERROR_BODY_BYTES: Final = 1024 * 1024
 PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
 BUSY: Final = frozenset({429, 503})
 MISCONFIGURED: Final = frozenset({401, 403, 404})
+
+SAID_BUSY: Final = frozenset({"busy", "draining"})
+"""Causes by which a node itself turns a job away. Free by the coordinator's count, it would be the first to be asked again."""
 
 FAILURES: Final = ("deadline", "engine_error", "busy", "unavailable", "target_failed", "misconfigured")
 """Why a request failed, the first of these that any of its targets gave cause for; what tells the client most comes first."""
@@ -277,6 +280,8 @@ class _Try:
             return
         elif not blamed:
             target.health.dropped(self._ticket)
+            if cause in SAID_BUSY:
+                target.health.busy(now, None)
         elif not is_engine_error(attempt):
             # One lost connection takes every job that ran on it, and is one fault.
             incident = f"{cause} at {now:.0f}" if cause in ("node_lost", "connection_lost") else None

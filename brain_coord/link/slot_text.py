@@ -23,7 +23,13 @@ class Taken:
 
 
 class Over(NamedTuple):
-    """The job is over: well, or why not."""
+    """The job is over: well, or why not.
+
+    Attributes:
+        ok: whether it went well.
+        cause: one of `EndCause`, or `None`: with any other word a node could pass for the coordinator itself, as with
+            `no_free_slot`, which stands for a node that never saw the request.
+    """
 
     ok: bool
     cause: str | None
@@ -118,4 +124,6 @@ def _modelled(text: str, job_id: str | None) -> Reply | None:
         raise MessageError("an answer to another job than the one that runs")
     if isinstance(message, Head):
         return ReplyHead(message.status, message.content_type, message.retry_after)
-    return Over(message.ok, message.cause) if isinstance(message, End) else TAKEN
+    if isinstance(message, End):
+        return Over(message.ok, message.cause if message.cause in _CAUSES else None)
+    return TAKEN

@@ -70,6 +70,14 @@ async def test_a_busy_target_may_say_anything_for_how_long(words):
     assert first.health.last(time.monotonic()).startswith("said it is busy for another ")
 
 
+@pytest.mark.parametrize("cause", ["busy", "draining"])
+async def test_a_node_that_turns_a_job_away_is_asked_last_for_a_moment(cause):
+    first, second = FakeTarget("a", Play(refuses=TargetFault(cause, "no", ran=False, blame=False))), FakeTarget("b")
+    assert (await attempt(first, second)).body is not None
+    assert first.health.last(time.monotonic()) == "said it is busy for another 1 s"
+    assert (first.outcomes, first.health.breaker.pristine) == ([], True)
+
+
 async def test_three_targets_are_asked_at_most():
     targets = [FakeTarget(name, Play(refuses=lost())) for name in "abcd"]
     result = await attempt(*targets)

@@ -1,14 +1,16 @@
 """The short forms of slot messages are those of the model, and everything unusual is left to it."""
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brain_coord.classes.target import ReplyHead
+from brain_coord.gateway.result import NOT_ASKED
 from brain_coord.link.slot_text import DONE, TAKEN, Over, job_text, read_answer
-from brain_node.contract.messages import Accepted, End, Head, Job, MessageError, decode, encode
+from brain_node.contract.messages import Accepted, End, EndCause, Head, Job, MessageError, decode, encode
 from brain_node.link import slot_text as of_nodes
 
 JOB = Job(id="req-1-1", model="qwen/qwen3-8b", path="/v1/chat/completions", deadline_s=12.5, body_bytes=7)
@@ -37,7 +39,7 @@ def said(message):
         case Head():
             return ReplyHead(message.status, message.content_type, message.retry_after)
         case End():
-            return Over(message.ok, message.cause)
+            return Over(message.ok, message.cause if message.cause in get_args(EndCause) else None)
     return None
 
 
@@ -71,6 +73,12 @@ def test_the_usual_texts_of_nodes_are_known_without_reading_them(monkeypatch):
 )
 def test_an_answer_is_read_as_the_model_reads_it(message):
     assert read_answer(encode(message), "req-1-1") == said(message)
+
+
+@pytest.mark.parametrize("word", [*sorted(NOT_ASKED), "deadline", "engine_error", "node_lost", "anything"])
+def test_a_node_cannot_give_a_cause_that_is_the_coordinators_own(word):
+    """A job that ended as `no_free_slot` would leave no receipt, as if the node had never seen it."""
+    assert read_answer(encode(End(id="req-1-1", ok=False, cause=word)), "req-1-1") == Over(ok=False, cause=None)
 
 
 @given(MESSAGES)
