@@ -190,7 +190,9 @@ async def test_a_frame_begun_before_the_handshake_was_answered_is_read_too():
         assert app.seen == ["early", "next"]
 
 
-@pytest.mark.parametrize("nothing", [frame(CONT, b"", fin=False), frame(PING, b""), frame(TEXT, b"")])
+@pytest.mark.parametrize(
+    "nothing", [frame(CONT, b"", fin=False), frame(PING, b""), frame(TEXT, b"")], ids=["part", "ping", "text"]
+)
 async def test_a_read_full_of_frames_of_nothing_leaves_the_loop_to_others(nothing):
     longest, passes = 0.0, 0
 
