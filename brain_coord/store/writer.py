@@ -160,8 +160,9 @@ class Writer:
 
     async def close(self) -> None:
         """Commit what is queued, then end the thread."""
+        while self._late or self._gathered:  # what is drafted now may have more to write
+            self._hand_over()
         self._closing = True
-        self._hand_over()
         self._queue.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 

@@ -75,7 +75,14 @@ async def test_a_receipt_whose_draft_fails_fails_alone(open_store):
 
 async def test_what_was_to_be_drafted_late_is_written_when_the_store_closes(open_store):
     store = await open_store(options=waiting(HOUR_S, HOUR_S))
-    store.expect(lambda: 2)
-    last = store.append_late(partial(draft, 1))
+    store.expect(lambda: 100)
+    learnt = []
+
+    def late():
+        learnt.append(store.write(lambda connection: connection.exec_driver_sql("SELECT 7").scalar()))
+        return draft(1)
+
+    last = store.append_late(late)
     await open_store.close()
     assert (await last).seq == 1
+    assert await learnt[0] == 7
