@@ -18,6 +18,21 @@ from brain_coord.routing.record import class_record, node_record
 ANSWERED: Final = frozenset({"completed", "incomplete", "client_cancelled", "slow_client"})
 """Outcomes in which a target answered, at least in part."""
 NO_TOKENS: Final = Tokens()
+TEMPLATE_TOKENS: Final = 1024
+"""What a chat template may add to a prompt of its own: names of roles, how tools are called."""
+
+NO_TEXT: Final = (
+    b'"image"',
+    b'"image_url"',
+    b'"input_image"',
+    b'"input_audio"',
+    b'"audio_url"',
+    b'"video_url"',
+    b'"document"',
+    b'"file"',
+    b'"input_file"',
+)
+"""Types of a request's parts that are no text, and of which a short address may stand for many tokens."""
 
 
 class Journal(Protocol):
@@ -77,7 +92,7 @@ class Record:
                 completion_reported=usage.completion,
                 completion_counted=counted,
                 counted_by=counted_by,
-                prompt_billed=usage.prompt,
+                prompt_billed=billed_prompt(usage.prompt, request.body, result.target),
                 completion_billed=counted,
             )
             if answer.delivered_bytes:
@@ -161,6 +176,14 @@ def _keep(kept: dict[str, Any], record: Mapping[str, Any]) -> Written:
     """The record of a decision, kept with it for the other requests that it decides."""
     written = kept["record"] = Written(record)
     return written
+
+
+def billed_prompt(reported: int | None, body: bytes, target: Target | None) -> int | None:
+    """A prompt's tokens; of a node's no more than the request can hold, whose text has a byte a token at least."""
+    most = len(body) + TEMPLATE_TOKENS
+    if reported is None or reported <= most or target is None or target.node_id is None:
+        return reported
+    return reported if any(kind in body for kind in NO_TEXT) else most
 
 
 _COUNTED_BY = {"usage": "text bound", "clipped": "text bound", "estimated": "estimate", "tokenizer": "tokenizer"}

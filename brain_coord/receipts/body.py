@@ -27,7 +27,7 @@ class Tokens(NamedTuple):
     counted_by: str | None = None
     """How it was counted: `tokenizer`, `text bound` or `estimate`."""
     prompt_billed: int | None = None
-    """Prompt tokens that count for the ledger."""
+    """Prompt tokens that count for the ledger: never more than the request can hold, unless it holds more than text."""
     completion_billed: int | None = None
     """Completion tokens that count for the ledger: never more than was counted."""
 

@@ -15,6 +15,7 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects.base import COUNTED
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.generation import GatewaySettings, Generation
+from brain_coord.gateway.journal import TEMPLATE_TOKENS, billed_prompt
 from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.waiting import WaitingRoom
@@ -226,6 +227,37 @@ async def test_no_number_that_an_engine_may_say_keeps_a_receipt_from_being_writt
     assert draft.canonical()
     assert draft.tokens.prompt_reported == (tokens if tokens < COUNTED else None)
     assert draft.outcome == "completed"
+
+
+@pytest.mark.parametrize("node_id", ["N-A", None])
+async def test_a_node_bills_no_more_of_a_prompt_than_the_request_can_hold(node_id):
+    claimed = 5_000_000
+    target = FakeTarget("t", Play(body=json.dumps(ANSWER | {"usage": {"prompt_tokens": claimed}}).encode()))
+    target.node_id = node_id
+    journal = Journal()
+    made = await run(target, journal, Connection(), stream=False)
+    (draft,) = journal.drafts
+    bound = len(made.record.request.body) + TEMPLATE_TOKENS
+    assert draft.tokens.prompt_reported == claimed
+    assert draft.tokens.prompt_billed == (bound if node_id else claimed)
+
+
+@pytest.mark.parametrize(
+    ("part", "billed"),
+    [
+        ({"type": "text", "text": "image_url: a word"}, False),
+        ({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}, True),
+        ({"type": "input_image", "image_url": "https://a.example/b.png"}, True),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, True),
+        ({"type": "video_url", "video_url": {"url": "https://a.example/b.mp4"}}, True),
+        ({"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}}, True),
+    ],
+)
+def test_what_is_no_text_may_be_of_more_tokens_than_its_address_has_bytes(part, billed):
+    target = FakeTarget()
+    target.node_id = "N-A"
+    body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    assert billed_prompt(50_000, body, target) == (50_000 if billed else len(body) + TEMPLATE_TOKENS)
 
 
 @pytest.mark.parametrize("stream", [True, False])
