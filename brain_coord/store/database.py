@@ -15,6 +15,8 @@ from sqlalchemy.pool import QueuePool
 from brain_coord.store.errors import StoreError, refuses, unavailable
 
 DATABASE_FILE = "coord.db"
+OWN_NAMES = frozenset({DATABASE_FILE, "signing.key", "config.toml", "coord.lock", "operator.json", "receipts.jsonl"})
+"""Files by which a data directory, or its spool, is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,21 @@ def open_database(data_dir: Path, url: str | None = None, *, timeout_s: float = 
 
 
 def make_private_dir(path: Path) -> None:
-    """Make a directory with mode 0700, or tighten it.
+    """Make a directory with mode 0700, or tighten one that is empty or a coordinator's.
 
     Raises:
-        StoreError: `data_dir`.
+        StoreError: `data_dir`: it cannot be used, or belongs to something else, from which nobody must be shut out.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.stat().st_mode & 0o077:
+            names = {each.name for each in path.iterdir()} - {"lost+found"}  # which a volume of its own begins with
+            if names and names.isdisjoint(OWN_NAMES):
+                raise StoreError(
+                    "data_dir",
+                    f"the directory {path} is open to others and holds what is not a coordinator's",
+                    "Name an empty one with --data-dir; or, if it is the right one, close it to others first (chmod 700)",
+                )
             path.chmod(0o700)
     except OSError as error:
         raise StoreError(

@@ -74,3 +74,25 @@ def test_a_link_in_place_of_the_database_is_not_followed(tmp_path):
     with pytest.raises(StoreError), session(tmp_path / "data"):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+async def test_a_folder_of_something_else_is_refused_and_stays_as_it_was(open_store, data_dir, mode):
+    data_dir.mkdir(exist_ok=True)
+    (data_dir / "somebody's").touch()
+    data_dir.chmod(mode)
+    with pytest.raises(StoreError, match="holds what is not a coordinator's") as refused:
+        await open_store()
+    assert refused.value.code == "data_dir"
+    assert stat.S_IMODE(data_dir.stat().st_mode) == mode
+    assert [path.name for path in data_dir.iterdir()] == ["somebody's"]
+
+
+@pytest.mark.parametrize("name", [None, "config.toml", "lost+found"])
+async def test_a_folder_that_is_empty_or_holds_our_configuration_is_tightened(open_store, data_dir, name):
+    data_dir.mkdir(exist_ok=True)
+    if name is not None:
+        (data_dir / name).touch()
+    data_dir.chmod(0o755)
+    await open_store()
+    assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
