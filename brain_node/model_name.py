@@ -9,6 +9,9 @@ from typing import Final
 
 import orjson
 
+SMALL_BYTES: Final = 64 * 1024
+"""Up to this, to look first whether there is anything to do costs less than to do it."""
+
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
 _STRING_AFTER: Final = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _SPACE: Final = 8
@@ -21,6 +24,8 @@ def rename_request(body: bytes, name: str) -> bytes:
     Servers differ in which of two members they take, and some do not mind the case of letters (Go's JSON): whatever can be
     taken for it names this model.
     """
+    if len(body) <= SMALL_BYTES and _names_only(body, orjson.dumps(name)):
+        return body
     pieces: list[bytes] = []
     depth, key_next, done = 0, False, 0
     for token in _TOKEN.finditer(body):
@@ -40,6 +45,12 @@ def rename_request(body: bytes, name: str) -> bytes:
                 pieces += (body[done : value.start(1)], orjson.dumps(name))
                 done = value.end(1)
     return b"".join((*pieces, body[done:]))
+
+
+def _names_only(body: bytes, name: bytes) -> bool:
+    """Whether a body says this name, and has nothing else that could be read as `model`; most have not."""
+    said = b'"model":' + name in body or b'"model": ' + name in body
+    return said and body.lower().count(b'model"') == 1 and b"\\u" not in body
 
 
 def _is_model(key: bytes) -> bool:

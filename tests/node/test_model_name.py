@@ -47,6 +47,21 @@ def test_any_request_keeps_everything_else(rest, name):
     assert orjson.loads(rename_request(body, name)) == {**rest, "model": name}
 
 
+KEYS = st.sampled_from(['"model"', '"Model"', '"mod\\u0065l"', '"mymodel"', '"x"', '"y" ', '"model" '])
+VALUES = st.sampled_from(
+    ['"b"', '"c"', '"model"', "5", '{"model":"b"}', '{"MODEL":"c"}', '["model"]', '"\\"model\\":\\"b\\""']
+)
+
+
+@given(members=st.lists(st.tuples(KEYS, st.sampled_from([":", ": "]), VALUES), max_size=3))
+def test_a_request_that_need_not_be_changed_is_known_rightly(members):
+    body = "{" + ",".join(map("".join, members)) + "}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("brain_node.model_name.SMALL_BYTES", 0)
+        slowly = rename_request(body.encode(), "b")
+    assert rename_request(body.encode(), "b") == slowly
+
+
 @given(rest=st.dictionaries(st.text(max_size=8), JSON, max_size=4), cuts=st.lists(st.integers(0, 400), max_size=6))
 def test_an_answer_cut_anywhere_comes_out_renamed_and_otherwise_the_same(rest, cuts):
     rest.pop("model", None)
