@@ -183,9 +183,8 @@ def differ_in_best(one: Top, two: Top) -> str | None:
 
 
 def _apart(one: Floats, two: Floats) -> str | None:
-    first = one.astype(
-        np.float64
-    )  # squares of what 32 bits hold may be more than they hold, and infinity is near nothing
+    # In double: squares of what 32 bits hold may be more than they hold, and infinity is near nothing.
+    first = one.astype(np.float64)
     scale = max(1e-30, float(np.mean(np.square(first))))
     rms = float(np.sqrt(np.mean(np.square(first - two)) / scale))
     return f"a relative difference of {rms:.2g} (RMS) where {AGREE_RMS:g} is rounding" if rms > AGREE_RMS else None

@@ -136,9 +136,8 @@ class _Try:
         self._began = began
         self._started = started
         self._remaining = remaining
-        self._body = request.body_for(
-            target.model, several=target.node_id is None
-        )  # may raise, and a ticket would be lost
+        # This may raise, and a ticket would be lost.
+        self._body = request.body_for(target.model, several=target.node_id is None)
         self._ticket = target.health.breaker.begin(started)
 
     async def run(self) -> bool:

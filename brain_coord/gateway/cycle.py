@@ -234,9 +234,8 @@ class Cycle:
         if self.response_started:
             raise RuntimeError("this answer has a head already")
         self.response_started = True
-        if (
-            self.awaits_continue
-        ):  # it may or may not send its body now, so nothing behind this answer could be understood
+        if self.awaits_continue:
+            # It may or may not send its body now, so nothing behind this answer could be understood.
             self.awaits_continue = False
             self.keep_alive = self.keep_alive and not self.more_body
         standing = lines_of(self._line.server_state.default_headers)

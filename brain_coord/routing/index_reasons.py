@@ -77,9 +77,7 @@ def nearest(table: NodeTable, groups: Sequence[ModelGroup], request: NodeRequest
     first = np.full(len(rows), -1, np.int64)
     fitting = np.full(len(rows), -1, np.int64)
     vram_mib = table.vram_mib[rows]
-    for number in range(
-        len(groups) - 1, -1, -1
-    ):  # backwards, so that the earlier model of the catalog has the last word
+    for number in reversed(range(len(groups))):  # so that the earlier model of the catalog has the last word
         serves = groups[number].serves[rows]
         first[serves] = number
         fitting[serves & (vram_mib >= groups[number].need.min_vram_mib)] = number

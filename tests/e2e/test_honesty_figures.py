@@ -193,10 +193,8 @@ async def test_claimed_memory_and_cards_change_no_rank(lab):
         assert [each["node_id"] for each in decision["ranked"]] == [boaster.node_id]
         assert "VRAM 1 GB" in decision["rejections"][small.node_id][0]
         score = decision["ranked"][0]
-        assert (score["capability"], score["reputation"]) == (
-            1.0,
-            0.7,
-        )  # alone it is its own measure, whatever it claims
+        # Alone it is its own measure, whatever it claims.
+        assert (score["capability"], score["reputation"]) == (1.0, 0.7)
         public = next(each for each in lab.nodes() if each["node_id"] == boaster.node_id)
         assert public["reported"]["vram_mib"] == 10**7
         assert "vram_mib" not in public["measured"]

@@ -20,9 +20,8 @@ def test_nodes_that_report_alike_keep_all_of_their_speed():
 
 def test_inflating_usage_gains_nothing_beside_two_peers():
     density = fleet(a=4.3, b=4.4, liar=1.1)
-    assert density.factor("liar", "m") * 4 == pytest.approx(
-        1.05, rel=0.05
-    )  # four times the tokens, a quarter of the speed
+    # Four times the tokens, a quarter of the speed.
+    assert density.factor("liar", "m") * 4 == pytest.approx(1.05, rel=0.05)
     assert density.factor("a", "m") == 1.0
 
 
