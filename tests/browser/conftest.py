@@ -8,7 +8,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
+from brain_coord.browser.models import BrowserModel, add_model
 from tests.support.coordinator import CoordinatorProcess
+from tests.support.qwen3 import build_known_qwen3
 from tests.support.tabs import api, webgpu_browser
 
 
@@ -38,3 +40,11 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 async def place(coordinator: CoordinatorProcess) -> AsyncIterator[Place]:
     async with webgpu_browser() as browser:
         yield Place(coordinator, browser, coordinator.key())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> BrowserModel:
+    """A small one in two stages."""
+    folder = tmp_path_factory.mktemp("model")
+    build_known_qwen3(folder / "model")
+    return add_model(folder, folder / "model", "qwen/qwen3-0.6b", stages=2, replicas=2)

@@ -7,23 +7,14 @@ import pytest
 
 from brain_coord.browser.agreement import Question, compare, differ, differ_in_best
 from brain_coord.browser.comparisons import Comparisons
-from brain_coord.browser.models import add_model
 from brain_coord.browser.sampling import Top
 from brain_coord.browser.spot_check import MOST_POSITIONS, SpotCheck, wanted
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
 from brain_coord.measure.lag import LoopLag
-from tests.support.qwen3 import build_known_qwen3
 
 RNG = np.random.default_rng(5)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    build_known_qwen3(folder / "model")
-    return add_model(folder, folder / "model", "qwen/qwen3-0.6b", stages=2, replicas=2)
 
 
 @dataclass

@@ -11,7 +11,6 @@ import pytest
 from brain_coord.browser.chat import LONG_BYTES, TabsTarget
 from brain_coord.browser.chat_request import ChatRefused
 from brain_coord.browser.holders import StageKeeper
-from brain_coord.browser.models import add_model
 from brain_coord.browser.pipeline import Pipeline
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
@@ -21,14 +20,6 @@ from brain_coord.fleet.node import Session
 from brain_coord.measure.lag import LoopLag
 from brain_node.contract.messages import Offer, Report
 from tests.support.no_link import NoLink, NoSlots
-from tests.support.qwen3 import build_known_qwen3
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    build_known_qwen3(folder / "model")
-    return add_model(folder, folder / "model", "qwen/qwen3-0.6b", stages=2, replicas=2)
 
 
 @dataclass
