@@ -15,8 +15,10 @@ from sqlalchemy.pool import QueuePool
 from brain_coord.store.errors import StoreError, refuses, unavailable
 
 DATABASE_FILE = "coord.db"
-OWN_NAMES = frozenset({DATABASE_FILE, "signing.key", "config.toml", "coord.lock", "operator.json", "receipts.jsonl"})
-"""Files by which a data directory, or its spool, is known."""
+OWN_NAMES = frozenset(
+    {DATABASE_FILE, "signing.key", "config.toml", "coord.lock", "operator.json", "browser-models", "receipts.jsonl"}
+)
+"""Names by which a data directory, or its spool, is known."""
 
 
 @dataclass(frozen=True, slots=True)

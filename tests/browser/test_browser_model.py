@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import stat
 import struct
 
 import numpy as np
@@ -43,6 +45,16 @@ def test_a_checkpoint_is_added_listed_and_removed(tmp_path, folder):
     assert gone.returncode != 0
     assert "no_such_model" in gone.stderr
     assert (folder / "model.safetensors").exists()
+
+
+def test_a_model_may_be_added_before_the_coordinator_ever_started(tmp_path, folder):
+    before = os.umask(0o022)
+    try:
+        assert add(tmp_path, folder).returncode == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert brain_coord("key", "create", "--data-dir", str(tmp_path / "data"), "--json").returncode == 0
 
 
 def test_every_piece_has_the_hash_of_its_bytes_and_the_stages_cover_all_layers(tmp_path, folder):

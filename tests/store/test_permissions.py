@@ -88,7 +88,7 @@ async def test_a_folder_of_something_else_is_refused_and_stays_as_it_was(open_st
     assert [path.name for path in data_dir.iterdir()] == ["somebody's"]
 
 
-@pytest.mark.parametrize("name", [None, "config.toml", "lost+found"])
+@pytest.mark.parametrize("name", [None, "config.toml", "browser-models", "lost+found"])
 async def test_a_folder_that_is_empty_or_holds_our_configuration_is_tightened(open_store, data_dir, name):
     data_dir.mkdir(exist_ok=True)
     if name is not None:
