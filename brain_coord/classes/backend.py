@@ -75,6 +75,10 @@ class ClassBackend(Protocol):
     def samples(self) -> ClassSamples:
         """What it knows of its own requests."""
 
+    @property
+    def configured(self) -> bool:
+        """Whether its hardware was set up at all; a network of strangers needs no setting up."""
+
     def models(self) -> list[str]:
         """The model ids it offers now."""
 

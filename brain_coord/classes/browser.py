@@ -43,6 +43,8 @@ class BrowserClass:
     """The tabs that are online. Chats and products have samples of their own: their times have nothing in common."""
 
     resource_class = ResourceClass.BROWSER_NETWORK
+    configured = True
+    """Whoever opens the page may lend."""
 
     def __init__(self) -> None:
         self.samples = ClassSamples()

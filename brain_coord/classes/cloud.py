@@ -25,6 +25,11 @@ class CloudClass:
         """Of nodes and servers together."""
         return self.nodes.samples
 
+    @property
+    def configured(self) -> bool:
+        """Whether the operator has a node or a server of its own, reachable or not."""
+        return self.nodes.configured or self.servers.configured
+
     def models(self) -> list[str]:
         """What either offers."""
         return list(dict.fromkeys([*self.nodes.models(), *self.servers.models()]))

@@ -75,6 +75,11 @@ class NodeClass:
     def _left(self, change: StateChange) -> None:
         self._returning.left(change.node_id, monotonic(), draining=change.before == "DRAINING")
 
+    @property
+    def configured(self) -> bool:
+        """Strangers may always join; of the operator's own nodes at least one has to have done so."""
+        return not self._operator or bool(self._routable.index(True))
+
     def models(self) -> list[str]:
         """What connected nodes of this class offer and the catalog knows, in catalog order."""
         return self._routable.index(self._operator).offered()

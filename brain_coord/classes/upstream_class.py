@@ -58,6 +58,11 @@ class UpstreamClass:
         for name in before.keys() - self.upstreams.keys():
             self.health.forget(name)
 
+    @property
+    def configured(self) -> bool:
+        """Whether there is any upstream, reachable or not."""
+        return bool(self.upstreams)
+
     def models(self) -> list[str]:
         """Every model of every upstream, in the order of the configuration."""
         return list(dict.fromkeys(offer.model for offer in self.offers()))

@@ -123,6 +123,8 @@ class FakeTarget:
 class FakeClass:
     """A class whose state is what the test says, possibly another one at each look."""
 
+    configured = True
+
     def __init__(
         self,
         resource_class: ResourceClass,

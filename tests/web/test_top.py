@@ -30,7 +30,12 @@ async def test_off_a_terminal_it_prints_what_it_sees_and_leaves(tmp_path: Path):
     assert "\x1b" not in done.stdout
     assert seen["summary"]["connected"] == 1
     assert seen["nodes"][0]["region"] == "eu"
-    assert {row["resource_class"] for row in seen["classes"]} >= {"NATIVE_NETWORK", "CLOUD_GPU"}
+    assert {row["resource_class"]: row["configured"] for row in seen["classes"]} == {
+        "BROWSER_NETWORK": True,
+        "NATIVE_NETWORK": True,
+        "CLOUD_GPU": False,
+        "EXTERNAL_MODEL": False,
+    }
     assert node.node_id in screen
     assert "\x1b[?1049h" in screen  # a screen of its own …
     assert "\x1b[?1049l" in screen  # … that is left as it was found

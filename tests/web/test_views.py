@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from brain_coord.classes.cloud import CloudClass
+from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.prices import Prices
 from brain_coord.classes.upstream import Offer, UpstreamSpec
 from brain_coord.classes.upstream_class import UpstreamClass
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
 from brain_coord.receipts.body import ReceiptDraft, Timings
 from brain_coord.receipts.canonical import Written
@@ -15,6 +19,7 @@ from brain_coord.web.render import UNKNOWN, figure, fragment, gigabytes, plain
 from brain_coord.web.view.history import PERIOD_S, History
 from brain_coord.web.view.recent import RecentRequests, decision_row
 from brain_coord.web.view.rows import Census, NodeRow, Speed, class_rows
+from brain_node.contract.catalog import load_catalog
 
 
 def finished(number: int = 1, **members: Any) -> FinishedRequest:
@@ -64,14 +69,26 @@ def test_a_class_shows_what_its_operator_configured_and_nothing_else():
     }
     services = UpstreamClass(ResourceClass.EXTERNAL_MODEL, make_target=None)
     row = next(each for each in class_rows([services], Census(), {}) if each.resource_class == "EXTERNAL_MODEL")
-    assert (row.cost_usd_per_1m, row.quality) == (None, None)
+    assert (row.cost_usd_per_1m, row.quality, row.configured) == (None, None, False)
+    assert "not configured" in fragment("parts/class.html", key="x", row=row, base="")
     services.configure([UpstreamSpec("s", "http://192.0.2.1/v1", offers, frozenset())])
     row = next(each for each in class_rows([services], Census(), {}) if each.resource_class == "EXTERNAL_MODEL")
-    assert (row.cost_usd_per_1m, row.quality) == (0.5, 0.9)
+    assert (row.cost_usd_per_1m, row.quality, row.configured) == (0.5, 0.9, True)
     shown = fragment("parts/class.html", key="x", row=row, base="")
+    assert "not configured" not in shown
     assert "from 0.50 USD" in shown
     assert "up to 0.90" in shown
     assert shown.count(UNKNOWN) == 2, "latency and reliability"
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_the_operators_hardware_is_configured_by_a_node_of_its_own_and_not_by_a_strangers(operator):
+    registry = Registry(15.0)
+    own = NodeClass(ResourceClass.CLOUD_GPU, registry, load_catalog(), operator=True)
+    cloud = CloudClass(own, UpstreamClass(ResourceClass.CLOUD_GPU, make_target=None))
+    assert not cloud.configured
+    registry.add(Node(node_id="N-0000000000000001", public_key=b"", operator=operator))
+    assert cloud.configured is operator
 
 
 def test_a_row_escapes_all_that_a_node_says():

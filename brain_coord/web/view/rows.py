@@ -259,6 +259,7 @@ class ClassRow:
     resource_class: str
     trust: str
     configured: bool
+    """Whether the operator set it up; the networks of strangers need no setting up."""
     models: int
     latency_ms: float | None
     reliability: float | None
@@ -287,7 +288,7 @@ def class_rows(
             ClassRow(
                 resource_class=str(resource_class),
                 trust=str(TRUST_OF[resource_class]),
-                configured=backend is not None,
+                configured=backend is not None and backend.configured,
                 models=sum(str(resource_class) in classes for classes in offers.values()),
                 latency_ms=estimates.latency_ms,
                 reliability=estimates.reliability,
