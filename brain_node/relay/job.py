@@ -10,7 +10,7 @@ import structlog
 
 from brain_node.contract.messages import EndCause, Job
 from brain_node.link.slot import Line
-from brain_node.model_name import AnswerRename, rename_request
+from brain_node.model_name import SMALL_BYTES, AnswerRename, rename_request
 from brain_node.relay.deadlines import Deadlines
 from brain_node.relay.engine_http import EngineConnection
 from brain_node.relay.engine_pool import EnginePool
@@ -38,7 +38,8 @@ class RelayedJob:
 
     _rename: AnswerRename | None = None
     _connection: EngineConnection | None = None
-    _dialling: asyncio.Task[None] | None = None
+    _preparing: asyncio.Task[None] | None = None
+    """What goes before the question: naming the model in a large body, opening a connection."""
     _reused = _retried = _paused = _ended = False
     _asked_at = 0.0
     _status = 0
@@ -67,18 +68,17 @@ class RelayedJob:
     def start(self) -> None:
         """Ask the engine first, as everybody waits for it; then tell the coordinator that the job is taken."""
         job, endpoint = self._job, self._lease.endpoint
-        if endpoint.several or endpoint.served_name != job.model:
-            self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
+        self._origin = origin_of(endpoint.base_url)
+        body_bytes = sum(map(len, self._body))
         if endpoint.served_name != job.model:
             self._rename = AnswerRename(endpoint.served_name, job.model)
-        self._origin = origin = origin_of(endpoint.base_url)
-        self._request = request_head(endpoint, origin, job.path, sum(map(len, self._body)))
-        connection = self._pool.take(origin)
-        if connection is None:
-            self._dial()
+        if not endpoint.several and endpoint.served_name == job.model:
+            self._go(body_bytes)
+        elif body_bytes <= SMALL_BYTES:
+            self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
+            self._go(len(self._body[0]))
         else:
-            self._reused = True
-            self._ask(connection)
+            self._preparing = asyncio.get_running_loop().create_task(self._named())
         self._line.accepted()
         self._deadlines.add(self, monotonic() + job.deadline_s)
 
@@ -148,14 +148,30 @@ class RelayedJob:
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    async def _named(self) -> None:
+        """Name the model in a large body without making other jobs wait for it."""
+        body = b"".join(self._body)
+        self._body = (await asyncio.to_thread(rename_request, body, self._lease.endpoint.served_name),)
+        self._preparing = None
+        self._go(len(self._body[0]))
+
+    def _go(self, body_bytes: int) -> None:
+        self._request = request_head(self._lease.endpoint, self._origin, self._job.path, body_bytes)
+        connection = self._pool.take(self._origin)
+        if connection is None:
+            self._dial()
+        else:
+            self._reused = True
+            self._ask(connection)
+
     def _dial(self) -> None:
-        self._dialling = asyncio.get_running_loop().create_task(self._dialled())
+        self._preparing = asyncio.get_running_loop().create_task(self._dialled())
 
     async def _dialled(self) -> None:
         try:
             connection = await self._pool.dial(self._origin)
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError; the other is a name that cannot be one
-            self._dialling = None
+            self._preparing = None
             if not self._retried:
                 self._over("engine_refused", "engine_refused")
                 return
@@ -163,7 +179,7 @@ class RelayedJob:
             log.warning("engine_lost", job=self._job.id, model=self._job.model, reason=type(error).__name__)
             self._over("engine_lost", "engine_lost")
             return
-        self._dialling = None
+        self._preparing = None
         self._ask(connection)
 
     def _ask(self, connection: EngineConnection) -> None:
@@ -177,8 +193,8 @@ class RelayedJob:
         if self._ended:
             return
         self._ended = True
-        if self._dialling is not None:
-            self._dialling.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         if self._connection is not None:
             self._connection.hang_up()
             self._connection = None

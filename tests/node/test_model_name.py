@@ -1,5 +1,6 @@
 """Model names changed in place, and nothing else."""
 
+import json
 from itertools import pairwise
 
 import orjson
@@ -45,6 +46,37 @@ def test_only_the_top_level_model_is_renamed(body, renamed):
 def test_any_request_keeps_everything_else(rest, name):
     body = orjson.dumps({**rest, "model": "before"})
     assert orjson.loads(rename_request(body, name)) == {**rest, "model": name}
+
+
+TEXTS = [r'"model"', r'"Model"', r'"mod\u0065L"', r'"\u004Dodel"', r'"\"model"', r'"x"', r'""']
+TEXTS += [r'"{"', r'"]\""', r'"\\"', r'"a\\\"}"']
+
+
+@st.composite
+def written(draw: st.DrawFn) -> str:
+    """JSON as nobody's serializer writes it: any spacing, keys twice, letters as escapes, brackets and quotes in strings."""
+    space, text = st.sampled_from(["", " ", "\n\t"]), st.sampled_from(TEXTS)
+    value = st.recursive(
+        text | st.sampled_from(["1", "-2e5", "true"]),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3).map(lambda parts: f"[{','.join(parts)}]"),
+            st.lists(st.tuples(text, inner), max_size=3).map(
+                lambda members: "{" + ",".join(f"{key}:{part}" for key, part in members) + "}"
+            ),
+        ),
+        max_leaves=6,
+    )
+    members = draw(st.lists(st.tuples(space, text, space, space, value, space), max_size=5))
+    return "{" + ",".join(f"{a}{key}{b}:{c}{part}{d}" for a, key, b, c, part, d in members) + "}"
+
+
+@given(written())
+def test_every_top_level_model_is_renamed_however_it_is_written(body):
+    def pairs(text: str | bytes) -> list[tuple[str, object]]:
+        return json.loads(text, object_pairs_hook=list)
+
+    renamed = [(key, "b" if key.lower() == "model" and isinstance(part, str) else part) for key, part in pairs(body)]
+    assert pairs(rename_request(body.encode(), "b")) == renamed
 
 
 KEYS = st.sampled_from(['"model"', '"Model"', '"mod\\u0065l"', '"mymodel"', '"x"', '"y" ', '"model" '])

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import threading
 
 import orjson
 import pytest
 from aiohttp import web
 
 from brain_node.contract.messages import Job
+from brain_node.model_name import SMALL_BYTES, rename_request
 from brain_node.relay.lease import Endpoint
 from brain_node.relay.relay import Relay
 from tests.support.eventually import eventually
@@ -321,6 +323,51 @@ async def test_a_server_with_several_models_is_asked_for_the_lent_one_alone(own_
         engines = Engines(engine.url, served_name=own_name, several=True)
         await run_once(engine, orjson.dumps({**sent, "prompt": "x"}), engines)
     assert orjson.loads(engine.requests[0].body) == {**dict.fromkeys(sent, own_name), "prompt": "x"}
+
+
+async def test_naming_the_model_in_a_large_request_makes_no_other_job_wait(monkeypatch):
+    others_are_over = threading.Event()
+
+    def slowly(body: bytes, name: str) -> bytes:
+        assert others_are_over.wait(10), "it held the loop"
+        return rename_request(body, name)
+
+    monkeypatch.setattr("brain_node.relay.job.rename_request", slowly)
+    async with FakeEngine() as engine:
+        lent = Engines(engine.url, several=True)
+        with relay_to(lent) as relay:
+            large, other = RecordedLine(), RecordedLine()
+            relay.start(job(), (b'{"n": [', b"1," * SMALL_BYTES, b'1], "model": "private"}'), large)
+            lent.endpoint = Endpoint(engine.url, None, "a/model")
+            relay.start(job(id="j2"), (BODY,), other)
+            await other.ended()
+            others_are_over.set()
+            await large.ended()
+    assert (large.ok, other.ok) == (True, True)
+    assert [orjson.loads(seen.body)["model"] for seen in engine.requests] == ["a/model", "a/model"]
+
+
+async def test_a_job_cancelled_while_its_model_is_named_asks_no_engine(monkeypatch):
+    named, go = threading.Event(), threading.Event()
+
+    def slowly(body: bytes, _: str) -> bytes:
+        go.wait(10)
+        named.set()
+        return body
+
+    monkeypatch.setattr("brain_node.relay.job.rename_request", slowly)
+    async with FakeEngine() as engine:
+        engines, line = Engines(engine.url, several=True), RecordedLine()
+        with relay_to(engines) as relay:
+            running = relay.start(job(), (b"[" * (SMALL_BYTES + 1),), line)
+            await asyncio.sleep(0)
+            running.cancel()
+            go.set()
+            await asyncio.to_thread(named.wait, 10)
+            await asyncio.sleep(0)
+    assert line.cause == "cancelled"
+    assert engines.leases[0].outcomes == ["cancelled"]
+    assert engine.requests == []
 
 
 async def test_an_engine_that_compresses_unasked_is_decoded():
