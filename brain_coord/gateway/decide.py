@@ -64,6 +64,17 @@ class Decision(NamedTuple):
         return self.wait_s > 0
 
     @property
+    def may_change(self) -> bool:
+        """Whether it may help to come back: somebody lacks capacity, and not only what the request itself keeps out."""
+        if self.class_decision.selected is not None:
+            return True
+        short = self._short_of_capacity()
+        if not self._kept_out():
+            return bool(short)
+        decided = (each.node_decision for each in short)
+        return any(each.shortage for each in short) or any(each is not None and each.considered for each in decided)
+
+    @property
     def node_decision(self) -> NodeDecision | AutoNodeDecision | None:
         """That of the selected class; where there is none, of a class that is short."""
         selected = self.class_decision.selected

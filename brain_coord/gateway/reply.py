@@ -77,7 +77,8 @@ NOT_AGAIN: Final = frozenset({"engine_error", "deadline", "incomplete", "misconf
 def failure_of(record: Record) -> ApiError:
     """The error for a request that no target could answer."""
     error = _failure_of(record)
-    if error.code in NOT_AGAIN or record.result.failure in NOT_AGAIN:
+    in_vain = error.code == "no_capacity" and error.retry_after_s is None
+    if in_vain or error.code in NOT_AGAIN or record.result.failure in NOT_AGAIN:
         error.headers.append((b"x-should-retry", b"false"))
     return error
 
@@ -108,8 +109,9 @@ def _failure_of(record: Record) -> ApiError:
         return fault("engine_error", "the engine failed with an error of its own", brain=brain)
     last = result.reached[-1] if result.reached else None
     if last is None or code in ("busy", "unavailable", "no_capacity"):
-        soon_s = random.randint(3, 7)  # noqa: S311 — so that those refused together do not come back together
-        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s or soon_s, brain=brain)
+        if retry_after_s is None and (asked or record.decision.may_change):
+            retry_after_s = random.randint(3, 7)  # noqa: S311 — so that those refused together do not come back together
+        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s, brain=brain)
     if code == "misconfigured":
         sentence = "what serves this model refuses the coordinator; its operator has to mend the configuration"
         return fault("target_failed", sentence, brain=brain)

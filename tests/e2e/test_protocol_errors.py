@@ -167,6 +167,15 @@ async def test_with_no_node_it_is_a_503_with_a_time_to_come_back(served):
     assert reply.json["brain"]["decision"]["class"]
 
 
+async def test_nobody_is_told_to_come_back_for_what_the_privacy_of_the_request_keeps_from_it(served):
+    async with served.node():
+        reply = await served.ask(CHAT, {**BODY, "model": "brain/auto", "privacy": "STANDARD"})
+    check_shape(reply, 503, "no_capacity")
+    assert "privacy STANDARD does not allow it" in reply.json["error"]["message"]
+    assert "retry-after" not in reply.headers
+    assert reply.headers["x-should-retry"] == "false"
+
+
 async def test_what_is_no_http_gets_json_too(served):
     async with RawClient(served.url) as client:
         await client.send(b"\x16\x03\x01 hello\r\n\r\n")

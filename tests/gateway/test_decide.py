@@ -6,7 +6,7 @@ from brain_coord.classes.node_class import NodeClass
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller
-from brain_coord.gateway.decide import Decider
+from brain_coord.gateway.decide import Decider, Decision
 from brain_coord.link.slot import SlotQueue
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
@@ -36,10 +36,16 @@ def join(registry: Registry, number: int = 1, *, operator: bool = False, online:
 
 
 def shortage(registry: Registry, model: str = "brain/auto", others: list[FakeClass] | None = None, **wishes) -> str:
+    return decision(registry, model, others, **wishes).shortage()
+
+
+def decision(
+    registry: Registry, model: str = "brain/auto", others: list[FakeClass] | None = None, **wishes
+) -> Decision:
     native = NodeClass(ResourceClass.NATIVE_NETWORK, registry, CATALOG, operator=False)
     own = NodeClass(ResourceClass.CLOUD_GPU, registry, CATALOG, operator=True)
     decider = Decider([native, own, *(others or [])], CATALOG, CommunityFirst.FREE)
-    return decider.decide(request(model=model, **wishes), Caller("k", Plan.FREE)).shortage()
+    return decider.decide(request(model=model, **wishes), Caller("k", Plan.FREE))
 
 
 def test_nodes_that_privacy_keeps_out_are_not_called_absent(registry):
@@ -64,3 +70,16 @@ def test_a_class_over_the_clients_limit_is_named_with_the_limit(registry):
     far = FakeClass(ResourceClass.EXTERNAL_MODEL, lambda: dear, [], 0.0)
     said = shortage(registry, privacy="PUBLIC", max_cost_usd=0.5, others=[far])
     assert said == f"{NOBODY}; EXTERNAL_MODEL: costs more than max_cost_usd"
+
+
+def test_to_come_back_helps_where_capacity_may_come_and_not_where_the_request_is_in_its_own_way(registry):
+    dear = ClassState(ResourceClass.EXTERNAL_MODEL, supported=True, available=True, cost_usd=2.0)
+    far = FakeClass(ResourceClass.EXTERNAL_MODEL, lambda: dear, [], 0.0)
+    assert decision(registry, privacy="PUBLIC").may_change  # a node may join
+    node = join(registry)
+    assert decision(registry, privacy="PUBLIC").may_change
+    assert not decision(registry).may_change
+    assert not decision(registry, privacy="PRIVATE", max_cost_usd=0.5, others=[far]).may_change
+    join(registry, 2, operator=True, online=False)
+    assert decision(registry).may_change
+    assert not decision(registry, model=MODEL, privacy="PUBLIC", node=node.node_id, mode="BROWSER_ONLY").may_change
