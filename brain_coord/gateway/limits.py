@@ -20,6 +20,9 @@ KEYS_KEPT: Final = 10_000
 
 PRUNED_AT_ONCE: Final = 8
 
+SLACK: Final = 5e-7
+"""By so much a sum of seconds may miss a whole request that has come back."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
@@ -59,12 +62,12 @@ class Meter:
 
     def allows(self, limits: PlanLimits) -> bool:
         """Whether one more request may come now."""
-        return self.left >= 1 and self.running < limits.concurrent
+        return self.left >= 1 - SLACK and self.running < limits.concurrent
 
     def refusal(self, limits: PlanLimits) -> ApiError:
         """Why it may not: 429 with the rate-limit headers."""
-        if self.left < 1:
-            wait_s = math.ceil((1 - self.left) * 60 / limits.requests_per_min)
+        if self.left < 1 - SLACK:
+            wait_s = math.ceil((1 - SLACK - self.left) * 60 / limits.requests_per_min)
             what = f"{limits.requests_per_min} requests a minute are used up"
         else:
             wait_s, what = 1, f"{limits.concurrent} requests at a time are running"
@@ -77,7 +80,7 @@ class Meter:
 
     def lines(self, limits: PlanLimits) -> bytes:
         """The headers that OpenAI sends, as they are written."""
-        most, left = limits.requests_per_min, self.left
+        most, left = limits.requests_per_min, self.left + SLACK
         return (
             f"x-ratelimit-limit-requests: {most}\r\n"
             f"x-ratelimit-remaining-requests: {int(left)}\r\n"
@@ -87,9 +90,9 @@ class Meter:
 
 def duration(seconds: float) -> str:
     """`120ms`, `1.5s`, `6m0s`."""
-    if seconds < 1:
+    if seconds <= 0.999:
         return f"{math.ceil(seconds * 1000)}ms"
-    if seconds < 60:
+    if seconds <= 59.9:
         return f"{math.ceil(seconds * 10) / 10:g}s"
     whole = math.ceil(seconds)
     return f"{whole // 60}m{whole % 60}s"

@@ -66,6 +66,17 @@ def test_requests_come_back_steadily():
         book.admit(CALLER, 1.5)
 
 
+@given(rate=st.integers(2, 3000), at=st.floats(0, 1e6), data=st.data())
+def test_what_has_just_come_back_is_there_and_told(rate, at, data):
+    back = data.draw(st.integers(1, rate - 1))
+    book = KeyMeters({Plan.FREE: PlanLimits(rate, concurrent=3, queue_share=1.0)})
+    for _ in range(rate):
+        book.admit(CALLER, at).release()
+    told = headers_of(pairs_of(book.admit(CALLER, at + back * 60 / rate).lines))
+    assert told["remaining-requests"] == str(back - 1)
+    assert told["reset-requests"] == duration(round((rate - back + 1) * 60 / rate, 5))
+
+
 def test_a_refused_request_uses_nothing_up():
     book = meters()
     for _ in range(60):
@@ -147,7 +158,8 @@ def test_no_pattern_gets_more_than_the_burst_and_the_rate(steps):
         (0.12, "120ms"),
         (1, "1s"),
         (8.64, "8.7s"),
-        (59.99, "60s"),
+        (59.99, "1m0s"),
+        (0.9995, "1s"),
         (90, "1m30s"),
         (360, "6m0s"),
     ],
