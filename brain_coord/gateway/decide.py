@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from brain_coord.classes.backend import OUTPUT_TOKENS, ClassBackend, Prospect, Query
 from brain_coord.classes.health import PassedOver
 from brain_coord.classes.target import Target
+from brain_coord.classes.upstream_class import tokens_of
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.request import ApiRequest
@@ -184,8 +185,7 @@ class Decider:
             ApiError: 404 for a model nobody offers, 400 for a privacy level that contradicts the model.
         """
         question = self._question(request, caller)
-        query, limit, body = question.query, request.max_output_tokens, request.body
-        tokens = 0 if not request.dialect.streams else OUTPUT_TOKENS if limit is None else limit
+        query, tokens, body = question.query, _output_tokens(request), request.body
         prospects: dict[ResourceClass, Prospect] = {}
         for resource_class, backend in self._by_class.items():
             prospects[resource_class] = backend.prospect(query, tokens, body)
@@ -241,11 +241,18 @@ class Decider:
         )
         return self._questions.keep(key, _Question(query, class_request))
 
-    def target(self, decision: Decision, passed: Set[str]) -> Target | None:
-        """The best target, class by class, whose name is not among the `passed`; `None` when none is left."""
-        query, prospects = decision.query, decision.prospects
+    def target(self, request: ApiRequest, decision: Decision, passed: Set[str]) -> Target | None:
+        """The best target, class by class, whose name is not among the `passed`; `None` when none is left.
+
+        A class is known by the cost of its first target. The next ones may be dearer, and the client's limit holds for each.
+        """
+        query, prospects, most_usd = decision.query, decision.prospects, request.wishes.max_cost_usd
         for resource_class in decision.class_decision.ranked:
-            found = self._by_class[resource_class].target(query, prospects[resource_class], passed)
+            backend, prospect = self._by_class[resource_class], prospects[resource_class]
+            found = backend.target(query, prospect, passed)
+            while found is not None and most_usd is not None and _is_over(request, found, most_usd):
+                passed = passed | {found.name}
+                found = backend.target(query, prospect, passed)
             if found is not None:
                 return found
         return None
@@ -277,3 +284,16 @@ class Decider:
         """The names that somebody may have meant, as the end of a sentence; what is offered comes first."""
         near = list(dict.fromkeys([*nearest(model, offered), *self.catalog.nearest(model)]))[:SUGGESTED]
         return f"; the nearest names are {', '.join(near)}" if near else ""
+
+
+def _output_tokens(request: ApiRequest) -> int:
+    """How many tokens the answer may have, for an estimate of its cost."""
+    limit = request.max_output_tokens
+    return 0 if not request.dialect.streams else OUTPUT_TOKENS if limit is None else limit
+
+
+def _is_over(request: ApiRequest, target: Target, most_usd: float) -> bool:
+    """Whether a target is known to cost more than this for the request."""
+    tokens = tokens_of(request.body), _output_tokens(request)
+    cost_usd = target.prices.cost_usd(request.dialect.path, *tokens)
+    return cost_usd is not None and cost_usd > most_usd

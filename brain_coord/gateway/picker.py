@@ -31,7 +31,7 @@ class TargetPicker:
         """The best target that was not asked yet and can take the request now, `None` when there is none."""
         record, given = self._record, self._given
         passed = given | self._asked() if record.result.attempts else given
-        target = self._decider.target(record.decision, passed)
+        target = self._decider.target(record.request, record.decision, passed)
         if target is not None:
             given.add(target.name)
         return target

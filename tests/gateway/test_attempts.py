@@ -450,3 +450,17 @@ async def test_a_request_whose_node_fails_waits_for_a_slot_of_the_other_one(coor
     assert [attempt["cause"] for attempt in receipt["attempts"]] == ["node_lost", None]
     assert (receipt["outcome"], receipt["node"]) == ("completed", busy.node_id)
     assert receipt["timings"]["queued_ms"] > 0
+
+
+async def test_no_target_that_is_asked_after_another_costs_more_than_the_client_allows(coordinator):
+    async with (
+        RawNode(coordinator.url, models=[FIRST], script=QUICK_ANSWER, offer={"ask_usd_per_1m": 1.0}) as cheap,
+        RawNode(coordinator.url, models=[FIRST], script=QUICK_ANSWER, offer={"ask_usd_per_1m": 1e6}) as dear,
+    ):
+        await ready(coordinator, cheap, dear)
+        cheap.script = refuses
+        told = await coordinator.chat(FIRST, max_tokens=10, max_cost_usd=9.99)
+        assert (told.status_code, told.json()["error"]["code"]) == (502, "target_failed")
+        assert dear.jobs == []
+        reply = await coordinator.chat(FIRST, max_tokens=10, max_cost_usd=10.0)
+        assert reply.json()["brain"]["node"] == dear.node_id
