@@ -13,8 +13,10 @@ from typing import Any, Final, Literal
 
 import platformdirs
 
+from brain_node.contract.environment import strangers
 from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS, TOKEN_CHARS
 from brain_node.contract.secret_file import read_private
+from brain_node.engine.environments import ENGINES_DIR_VARIABLE, TORCH_INDEX_VARIABLE
 from brain_node.exit_codes import CONFIG, USAGE
 
 EngineKind = Literal["vllm", "attach", "mock"]
@@ -192,6 +194,13 @@ FIELDS: Final = tuple(
 )
 _BY_NAME: Final = {each.name: each for each in FIELDS}
 
+PREFIX: Final = "BRAIN_NODE_"
+DATA_DIR_VARIABLE: Final = f"{PREFIX}DATA_DIR"
+VARIABLES: Final = frozenset(
+    (*(each.variable for each in FIELDS), DATA_DIR_VARIABLE, ENGINES_DIR_VARIABLE, TORCH_INDEX_VARIABLE)
+)
+"""Every variable that the agent reads of those that are its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -254,7 +263,7 @@ def data_dir_of(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path, st
     """
     for path, source, exit_code in (
         (flag, "flag --data-dir", USAGE),
-        (Path(environ.get("BRAIN_NODE_DATA_DIR", "").strip()), "environment BRAIN_NODE_DATA_DIR", CONFIG),
+        (Path(environ.get(DATA_DIR_VARIABLE, "").strip()), f"environment {DATA_DIR_VARIABLE}", CONFIG),
     ):
         if path is None or str(path) in ("", "."):
             continue
@@ -263,6 +272,11 @@ def data_dir_of(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path, st
         except ValueError as error:
             raise SettingsError(f"{source}: {error}", "name the folder by its whole path", exit_code) from None
     return default_data_dir(), "default"
+
+
+def stray_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each variable that begins as the agent's own and sets nothing."""
+    return strangers(environ, PREFIX, VARIABLES)
 
 
 def _unset(value: Any) -> bool:
@@ -320,7 +334,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], data_dir: Path
             break
         else:
             values[each.name], sources[each.name] = each.default, "default"
-    warnings = _token(values, sources, content, path)
+    warnings = (*_token(values, sources, content, path), *stray_variables(environ))
     return Settings(data_dir=folder, sources=sources, warnings=warnings, **values)
 
 

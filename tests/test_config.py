@@ -186,7 +186,9 @@ large = { served = "large-2026", completion_usd_per_1m = 9, quality = 0.9 }
 
 def test_a_variable_that_sets_nothing_is_mentioned(tmp_path):
     environ = {"BRAIN_COORD_QUEUE_WAITS": "3", "BRAIN_COORD_PORT": "tcp://10.0.0.1:8470", "BRAIN_COORD_DATA_DIR": "/x"}
-    assert read(tmp_path, environ=environ).warnings == ("environment BRAIN_COORD_QUEUE_WAITS sets nothing",)
+    assert read(tmp_path, environ=environ).warnings == (
+        "environment BRAIN_COORD_QUEUE_WAITS sets nothing. Did you mean BRAIN_COORD_QUEUE_WAIT_S or BRAIN_COORD_QUEUE_LIMIT?",
+    )
 
 
 def test_every_variable_is_its_table_and_key():

@@ -35,6 +35,10 @@ COMMANDS: Final = {
 """Every command: the module in this folder, and what it is called there."""
 
 
+_TELL_THEMSELVES: Final = ("serve", "check-config")
+"""Commands that show what is odd about the settings in their own way."""
+
+
 def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The program with some of its commands, by default all."""
     app = typer.Typer(
@@ -43,7 +47,7 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
     )
-    app.callback()(lambda: None)  # or a program of one command would not take its name
+    app.callback()(_any_command)
     for name in names:
         module, attribute = COMMANDS[name]
         command = getattr(import_module(f"brain_coord.cli.{module}"), attribute)
@@ -52,6 +56,20 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
         else:
             app.command(name)(command)
     return app
+
+
+def _any_command(context: typer.Context) -> None:
+    # Imported only where a variable may be meant for us: the tables of the configuration take a while to load.
+    if context.invoked_subcommand in _TELL_THEMSELVES or not any(_may_be_stray(name) for name in os.environ):
+        return
+    from brain_coord.config.load import stray_variables
+
+    for line in stray_variables(os.environ):
+        typer.echo(f"warning: {line}", err=True)
+
+
+def _may_be_stray(name: str) -> bool:
+    return name.startswith("BRAIN_") and name not in ("BRAIN_COORD_DATA_DIR", "BRAIN_COORD_CONFIG")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from brain_coord.config.faults import ConfigError, Where, faults_of
 from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL, DATABASE_URL, FILE_NAME, read_table
 from brain_coord.config.tables import Config
 from brain_coord.settings import Settings
+from brain_node.contract.environment import strangers
 
 PREFIX: Final = "BRAIN_COORD_"
 COMMUNITY: Final = "BRAIN_COMMUNITY_FIRST"
@@ -108,7 +109,9 @@ def load(
         environ,
         lambda where: _source_of(where, sources, path),
     )
-    return Loaded(settings, config, path if content is not None else None, sources, (*warnings, *_strangers(environ)))
+    return Loaded(
+        settings, config, path if content is not None else None, sources, (*warnings, *stray_variables(environ))
+    )
 
 
 def _source_of(where: Where, sources: Mapping[Where, str], path: Path) -> str:
@@ -142,14 +145,8 @@ def variables() -> dict[str, Where]:
 
 
 _OTHERS: Final = {"BRAIN_COORD_DATA_DIR", "BRAIN_COORD_CONFIG", DATABASE_URL, CLUSTER_URL, CLUSTER_SECRET}
-_TABLES: Final = tuple(PREFIX + name.upper() + "_" for name in Config.model_fields)
 
 
-def _strangers(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like ours and set nothing. Container platforms set some that begin like ours, so only a warning."""
-    known = _OTHERS | variables().keys()
-    return [
-        f"environment {name} sets nothing"
-        for name in sorted(environ)
-        if name.startswith(_TABLES) and name not in known and environ[name]
-    ]
+def stray_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each variable that begins as the coordinator's own and sets nothing."""
+    return strangers(environ, PREFIX, _OTHERS | variables().keys())

@@ -8,6 +8,7 @@ import typer
 from brain_node import __version__
 from brain_node.cli import control, doctor, engine, gpus, identity, join, logs, models, schema, service, status
 from brain_node.cli.errors import fail_with
+from brain_node.settings import stray_variables
 
 app = typer.Typer(
     name="brain-node",
@@ -15,6 +16,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Lend this machine's GPUs to a coordinator.",
 )
+_TELL_THEMSELVES = ("join", "doctor")
+"""Commands that show what is odd about the settings in their own way."""
+
+
+@app.callback()
+def _any_command(context: typer.Context) -> None:
+    if context.invoked_subcommand not in _TELL_THEMSELVES:
+        for line in stray_variables(os.environ):
+            typer.echo(f"warning: {line}", err=True)
+
+
 app.command()(join.join)
 app.command()(status.status)
 app.command()(control.drain)

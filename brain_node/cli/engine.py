@@ -14,6 +14,7 @@ from brain_node import exit_codes
 from brain_node.contract.nearest import did_you_mean
 from brain_node.engine.environments import (
     DEFAULT_VERSION,
+    TORCH_INDEX_VARIABLE,
     EngineEnv,
     Flavour,
     default_flavour,
@@ -21,7 +22,7 @@ from brain_node.engine.environments import (
     list_environments,
 )
 from brain_node.engine.errors import EngineError
-from brain_node.engine.install import TORCH_INDEX_VARIABLE, InstallOptions, install_engine, plan_install
+from brain_node.engine.install import InstallOptions, install_engine, plan_install
 from brain_node.engine.progress import progress_for
 
 app = typer.Typer(

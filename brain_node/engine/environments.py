@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ENGINES_DIR_VARIABLE: Final = "BRAIN_NODE_ENGINES_DIR"
+TORCH_INDEX_VARIABLE: Final = "BRAIN_NODE_TORCH_INDEX"
 MARKER_NAME: Final = "brain-engine.json"
 MARKER_FORMAT: Final = 1
 

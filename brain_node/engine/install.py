@@ -22,6 +22,7 @@ from brain_node.engine.environments import (
     DEFAULT_VERSION,
     MARKER_FORMAT,
     MARKER_NAME,
+    TORCH_INDEX_VARIABLE,
     EngineEnv,
     Flavour,
     environment_root,
@@ -31,8 +32,6 @@ from brain_node.engine.errors import InstallError
 from brain_node.engine.install_program import Finished, install_environment, run_program
 from brain_node.engine.progress import Progress, Stopwatch
 from brain_node.engine.requirements import CPU_TORCH, list_sha256, requirement_list
-
-TORCH_INDEX_VARIABLE: Final = "BRAIN_NODE_TORCH_INDEX"
 
 NEED_BYTES: Final = {Flavour.CPU: 4_000_000_000, Flavour.CUDA: 16_000_000_000}
 """Free bytes wanted before an install begins. In the end 2.5 GB (CPU) or 9 GB lie there; the rest is for downloads."""

@@ -6,6 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from brain_coord.cli import build
 from brain_coord.cli.keys import key_app
 from brain_coord.cli.signing import keys_app
 from brain_coord.cli.tokens import token_app
@@ -144,3 +145,12 @@ def test_the_data_folder_may_come_from_the_environment(monkeypatch, data_dir):
     monkeypatch.setenv("BRAIN_COORD_DATA_DIR", str(data_dir))
     assert runner.invoke(key_app, ["create"]).exit_code == 0
     assert (data_dir / "coord.db").exists()
+
+
+def test_a_mistyped_variable_is_told_before_a_key_goes_into_another_store(data_dir, monkeypatch):
+    monkeypatch.setenv("BRAIN_COORD_DATADIR", "/srv/coord")
+    result = runner.invoke(build(["key"]), ["key", "list", "--json", "--data-dir", str(data_dir)])
+    assert answer(result) == []
+    assert result.stderr.splitlines() == [
+        "warning: environment BRAIN_COORD_DATADIR sets nothing. Did you mean BRAIN_COORD_DATA_DIR?"
+    ]

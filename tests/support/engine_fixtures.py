@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from brain_node.engine.environments import ENGINES_DIR_VARIABLE, EngineEnv, Flavour
-from brain_node.engine.install import TORCH_INDEX_VARIABLE, InstallOptions, install_engine
+from brain_node.engine.environments import ENGINES_DIR_VARIABLE, TORCH_INDEX_VARIABLE, EngineEnv, Flavour
+from brain_node.engine.install import InstallOptions, install_engine
 from brain_node.engine.models.smollm2 import LocalModel, fetch_smollm2
 from brain_node.engine.progress import progress_for
 from tests.support.models import KnownTextModel, build_known_text_model

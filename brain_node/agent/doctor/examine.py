@@ -17,7 +17,7 @@ from brain_node.settings import Settings
 async def examine(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     """Look at everything that the agent depends on."""
     for text in settings.warnings:
-        yield warn("settings", text, "nothing; it was mended")
+        yield warn("settings", text, "")
     yield _identity(settings)
     agent, running = _agent(settings)
     env, found = machine.engine(settings)

@@ -147,3 +147,23 @@ async def test_what_ended_the_agent_is_said_below_the_panel(data_dir):
 
         words = ("join", coordinator.url, "--engine", "mock", "--data-dir", str(data_dir))
         await on_a_terminal(*words, env={}, until=ended)
+
+
+async def test_a_mistyped_variable_is_told_beside_the_answer(tmp_path):
+    typo = {"BRAIN_NODE_DATADIR": "/elsewhere"}
+    line = "environment BRAIN_NODE_DATADIR sets nothing. Did you mean BRAIN_NODE_DATA_DIR?"
+    _, out, err = await brain_node("status", "--json", "--data-dir", str(tmp_path), env=typo)
+    assert orjson.loads(out)["running"] is False
+    assert f"warning: {line}\n" in err
+    _, out, err = await brain_node("doctor", "--engine", "mock", "--data-dir", str(tmp_path), env=typo)
+    assert out.startswith(f"warn  settings     {line}\n")
+    assert err == ""
+
+
+async def test_join_tells_a_mistyped_variable_in_its_log(data_dir):
+    async with (
+        RawCoordinator() as coordinator,
+        NodeProcess(coordinator.url, data_dir, env={"BRAIN_NODE_SLOT": "3"}) as node,
+    ):
+        await coordinator.link()
+        assert "BRAIN_NODE_SLOT sets nothing. Did you mean BRAIN_NODE_SLOTS?" in node.output
