@@ -93,6 +93,9 @@ def backup(
                 closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
                 closing(sqlite3.connect(target / DATABASE_FILE)) as copy,
             ):
+                # Within one read: between two of its own a coordinator that writes makes SQLite begin anew, without end.
+                live.execute("BEGIN")
+                live.execute("SELECT 1 FROM sqlite_schema")
                 live.backup(copy, pages=1024)
             shutil.copyfile(data_dir / KEY_FILE, target / KEY_FILE)
         finally:

@@ -4,6 +4,8 @@ import asyncio
 import json
 import sqlite3
 import stat
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,32 @@ async def test_a_backup_of_a_running_store_goes_on_with_the_same_chain(tmp_path)
     found = verify_lines(lines)
     assert found.bad is None
     assert found.receipts == 21
+
+
+def test_a_backup_ends_though_receipts_keep_coming(tmp_path):
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    command(live, "upgrade")
+    brain_coord("keys", "new-chain", "--data-dir", str(live))
+    done = threading.Event()
+
+    def write_on():
+        with closing(sqlite3.connect(live / "coord.db", isolation_level=None)) as store:
+            while not done.is_set():
+                store.execute("UPDATE receipts_so_far SET number = number + 1")
+
+    with closing(sqlite3.connect(live / "coord.db", isolation_level=None)) as store:
+        store.execute("CREATE TABLE filling AS SELECT zeroblob(40000000)")
+        store.execute("CREATE TABLE receipts_so_far AS SELECT 0 AS number")
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        assert command(live, "backup", str(copy)).returncode == 0
+    finally:
+        done.set()
+        writer.join()
+    with closing(sqlite3.connect(copy / "coord.db")) as copied:
+        assert copied.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert copied.execute("SELECT number FROM receipts_so_far").fetchone()[0] > 0
 
 
 def test_a_backup_never_overwrites_and_leaves_nothing_half_done(tmp_path):
