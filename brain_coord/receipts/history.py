@@ -52,7 +52,8 @@ def endorse(chain: str, old: Signer, new: Signer, now_s: float) -> SignerKey:
 
 
 def publish(keys: Sequence[SignerKey]) -> dict[str, Any]:
-    """The published form of one chain's keys, oldest first."""
+    """The published form of one chain's keys, each behind the one that endorsed it."""
+    keys = _in_order(keys)
     return {
         "chain": keys[0].chain,
         "current": keys[-1].key_id,
@@ -111,6 +112,17 @@ def _endorsed_key(chain: str, entry: dict[str, Any], trusted: dict[str, bytes]) 
     except InvalidSignature:
         raise HistoryError(f"the endorsement of key {entry['key_id']} does not verify") from None
     return public_key
+
+
+def _in_order(keys: Sequence[SignerKey]) -> list[SignerKey]:
+    # Not by their times: a clock may be set back between two rotations, and readers check each key by those before it.
+    waiting, ordered = list(keys), list[SignerKey]()
+    while waiting:
+        before = {None, *(key.key_id for key in ordered)}
+        following = next((key for key in waiting if key.endorsed_by in before), waiting[0])
+        waiting.remove(following)
+        ordered.append(following)
+    return ordered
 
 
 def _statement(chain: str, public_key: bytes, from_s: float) -> bytes:

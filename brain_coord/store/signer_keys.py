@@ -17,11 +17,9 @@ def get_signer_key(connection: Connection, key_id: str) -> SignerKey | None:
     return None if row is None else SignerKey(*row)
 
 
-def list_signer_keys(connection: Connection, chain: str | None = None) -> list[SignerKey]:
-    """The keys of one chain, or of all, oldest first."""
+def list_signer_keys(connection: Connection) -> list[SignerKey]:
+    """The keys of all chains, those of a chain together, by the time of their making."""
     query = select(*_RECORD).order_by(_KEYS.c.chain, _KEYS.c.from_s)
-    if chain is not None:
-        query = query.where(_KEYS.c.chain == chain)
     return [SignerKey(*row) for row in connection.execute(query)]
 
 

@@ -23,6 +23,15 @@ def test_a_published_history_leads_from_the_first_key_to_the_newest():
     assert trusted_keys(published) == {signer.key_id: signer.public_key for signer in KEYS}
 
 
+def test_each_key_is_published_behind_the_one_that_endorsed_it_though_the_clock_was_set_back():
+    first = first_key(KEYS[0], 5000.0)
+    newer = endorse(CHAIN, KEYS[0], KEYS[1], 4000.0)
+    newest = endorse(CHAIN, KEYS[1], KEYS[2], 3000.0)
+    published = publish([newest, newer, first])
+    assert published["current"] == KEYS[2].key_id
+    assert list(trusted_keys(published)) == [signer.key_id for signer in KEYS]
+
+
 def test_histories_of_several_chains_are_published_apart():
     other = first_key(Signer.generate(), 1.0)
     assert [history["chain"] for history in publish_all([*HISTORY, other])] == [CHAIN, other.chain]

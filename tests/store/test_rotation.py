@@ -15,9 +15,9 @@ from tests.support.receipts import draft
 from tests.support.stores import recovered
 
 
-def rotate(data_dir):
+def rotate(data_dir, now_s=None):
     with session(data_dir) as connection:
-        entry = signing.rotate(connection, data_dir, time.time())
+        entry = signing.rotate(connection, data_dir, time.time() if now_s is None else now_s)
     signing.finish_rotation(data_dir)
     return entry
 
@@ -52,6 +52,14 @@ async def test_the_chain_keeps_its_name_after_a_rotation_and_a_restart(open_stor
     assert len((await check(store)).signers) == 2
     (history,) = await store.signers()
     assert [key["until"] is None for key in history["keys"]] == [False, False, True]
+
+
+async def test_a_chain_verifies_by_its_history_though_the_clock_was_set_back_before_a_rotation(open_store, data_dir):
+    store = await open_store()
+    await store.append_receipt(draft(1))
+    entry = rotate(data_dir, time.time() - 86_400)
+    await store.append_receipt(draft(2))
+    assert (await check(store)).signers == {store.chain, entry.key_id}
 
 
 async def test_a_rotation_that_was_interrupted_is_completed_at_the_next_start(open_store, data_dir):
