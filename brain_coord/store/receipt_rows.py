@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, delete, func, or_, select
+from sqlalchemy import Connection, and_, delete, func, select, tuple_
 
 from brain_coord.receipts.chain import ChainHead, Sealed, Unsealed
 from brain_coord.store import tables
@@ -104,17 +104,13 @@ def page_of_receipts(
     limit: int = 500,
 ) -> list[Sealed]:
     """The next receipts after (chain, seq), in chain order; all filters given must hold (`to_s` is exclusive)."""
-    seen_chain, seen_seq = after
-    wanted = [
-        or_(
-            _RECEIPTS.c.chain > seen_chain,
-            and_(_RECEIPTS.c.chain == seen_chain, _RECEIPTS.c.seq > seen_seq),
-        )
-    ]
+    # Compared so that both databases begin in the index where the last page ended, not at its start.
+    if chain is None:
+        wanted = [tuple_(_RECEIPTS.c.chain, _RECEIPTS.c.seq) > after]
+    else:
+        wanted = [_RECEIPTS.c.chain == chain, _RECEIPTS.c.seq > after[1]]
     if key_id is not None:
         wanted.append(_RECEIPTS.c.key_id == key_id)
-    if chain is not None:
-        wanted.append(_RECEIPTS.c.chain == chain)
     if from_s is not None:
         wanted.append(_RECEIPTS.c.created_s >= from_s)
     if to_s is not None:

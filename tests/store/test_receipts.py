@@ -5,9 +5,13 @@ import asyncio
 import pytest
 
 from brain_coord.receipts.canonical import CanonicalError
+from brain_coord.receipts.chain import ChainHead, seal
 from brain_coord.receipts.history import trusted_keys
+from brain_coord.receipts.signer import Signer
 from brain_coord.receipts.verify import verify_envelope, verify_lines
 from brain_coord.store.errors import StoreError
+from brain_coord.store.receipt_rows import insert_receipts, page_of_receipts
+from brain_coord.store.session import session
 from tests.support.receipts import NODE, START_S, draft
 
 
@@ -80,6 +84,23 @@ async def test_an_export_may_be_cut_by_time(store):
 async def test_a_long_export_comes_in_pages_and_in_order(store):
     await append(store, range(1, 1201))
     assert [receipt.seq for receipt in await exported(store)] == list(range(1, 1201))
+
+
+@pytest.mark.parametrize("filters", [{}, {"key_id": "k-aaaaaaaaaaaa"}, {"chain": "a"}])
+def test_the_last_page_of_an_export_costs_no_more_than_the_first(data_dir, filters):
+    signer = Signer.generate()
+    steps = []
+    with session(data_dir) as connection:
+        for chain in ("a", "b"):
+            links = seal(ChainHead(chain), [draft(number).canonical() for number in range(3000)], signer)
+            insert_receipts(connection, [(link.unsealed(), link) for link in links])
+        connection.connection.driver_connection.set_progress_handler(lambda: steps.append(1), 50)
+        costs = []
+        for after in (("a", 0), ("a", 2980)):
+            steps.clear()
+            assert page_of_receipts(connection, after=after, limit=20, **filters)[-1].seq == after[1] + 20
+            costs.append(len(steps))
+    assert costs[1] < 2 * costs[0]
 
 
 async def test_recent_receipts_come_newest_first(store):
