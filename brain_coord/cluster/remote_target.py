@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -14,6 +15,7 @@ from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.cluster.frames import DATA, END, HEAD, BadFrame, FrameReader
 from brain_coord.fleet.node import Elsewhere, Node
+from brain_coord.fleet.registry import Registry
 from brain_coord.measure.speed import StreamSample
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -51,7 +53,7 @@ class RemoteTarget:
     def __init__(
         self,
         hops: Hops,
-        capacity: Callable[[], None],
+        registry: Registry,
         node: Node,
         where: Elsewhere,
         model: str,
@@ -63,7 +65,7 @@ class RemoteTarget:
         self.model = model
         self.resource_class = resource_class
         self._hops = hops
-        self._capacity = capacity
+        self._registry = registry
         self._node = node
         self._where = where
         self._samples = samples
@@ -105,15 +107,14 @@ class RemoteTarget:
             "route": job.path,
             "deadline_s": job.deadline_s,
         }
-        where.own += 1
+        self._counts(1)
         response: aiohttp.ClientResponse | None = None
         try:
             response = await self._hops.job(where, job.body, claims)
             if response.status != 200:
                 raise await self._refusal(response)
         except BaseException as error:
-            where.own -= 1
-            self._capacity()
+            self._counts(-1)
             if response is not None:
                 response.close()
             if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
@@ -122,7 +123,12 @@ class RemoteTarget:
             if isinstance(error, aiohttp.ClientError):
                 raise TargetFault("node_lost", "its coordinator was lost", ran=True, blame=False) from error
             raise
-        return RemoteExchange(self._hops, self._capacity, where, response)
+        return RemoteExchange(self._hops, where, response, partial(self._counts, -1))
+
+    def _counts(self, step: int) -> None:
+        """One of our jobs on the node more, or one less."""
+        where = self._where
+        self._registry.runs_elsewhere(self._node, where, others=where.others, own=where.own + step)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> TargetFault:
         try:
@@ -169,12 +175,12 @@ class RemoteExchange:
     """One job on a node elsewhere."""
 
     def __init__(
-        self, hops: Hops, capacity: Callable[[], None], where: Elsewhere, response: aiohttp.ClientResponse
+        self, hops: Hops, where: Elsewhere, response: aiohttp.ClientResponse, over: Callable[[], None]
     ) -> None:
         self._hops = hops
-        self._capacity = capacity
         self._where = where
         self._response = response
+        self._over = over
         self._frames = FrameReader()
         self._waiting: list[tuple[bytes, bytes]] = []
         self._ended = False
@@ -231,8 +237,7 @@ class RemoteExchange:
             return
         self._closed = True
         self._hops.closed(self._where.replica, self)
-        self._where.own -= 1
-        self._capacity()
+        self._over()
         if self._ended:
             # Whole to its last byte, its connection can be used again; closing it then does nothing.
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):

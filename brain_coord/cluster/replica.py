@@ -2,11 +2,9 @@
 
 import asyncio
 import secrets
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import structlog
 
@@ -16,26 +14,25 @@ from brain_coord.classes.target import Target
 from brain_coord.cluster import stray_slots
 from brain_coord.cluster.announcer import FLUSH_S, Announcer
 from brain_coord.cluster.bus import Bus
-from brain_coord.cluster.facts import new_node, take_in
+from brain_coord.cluster.departures import Departures
 from brain_coord.cluster.hop_client import SLOT_PATH
 from brain_coord.cluster.hop_server import HopServer
 from brain_coord.cluster.hops_out import HopsOut
 from brain_coord.cluster.meters import ClusterMeters
+from brain_coord.cluster.mirror import Mirror
 from brain_coord.cluster.remote_target import RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
-from brain_coord.cluster.spread import ROUND_S, Linked, Spread
+from brain_coord.cluster.spread import ROUND_S
 from brain_coord.cluster.view import Effect, Kind, SharedView
-from brain_coord.fleet.node import Elsewhere, Node, Session
+from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
 from brain_coord.gateway.bodies import BodyBudget
 from brain_coord.gateway.http import Receive, Scope, Send
 from brain_coord.gateway.limits import KeyMeters
 from brain_coord.link.endpoint import NodeGate
-from brain_coord.link.orders import GOING_AWAY, POLICY
 from brain_coord.routing.vocabulary import ResourceClass
-from brain_node.contract.limits import LINK_AGAIN
 
 log = structlog.get_logger("brain.cluster")
 
@@ -87,18 +84,14 @@ class Replica:
         self.hops = HopsOut(settings, name, self.view, self._follow, self._spawn)
         self._announcer = Announcer(self.view, registry, self.server.given, name, self.run_id)
         self._registry = registry
-        self._scores = scores
         self._gate = gate
         self._sync = sync
-        self.moved = 0
-        """Nodes that were asked to link again elsewhere."""
-        self._spread = Spread()
+        self.departures = Departures(self.view, registry)
+        self._mirror = Mirror(self.view, registry, scores, self._spawn)
         self._echo_at = -settings.ttl_s
         self._together = False
         self._twin = False
         self._strangers: set[str] = set()
-        self._links: WeakValueDictionary[tuple[str, int], Elsewhere] = WeakValueDictionary()
-        """Links elsewhere that somebody still has: jobs go on while their replica is out of sight, and keep their slots."""
         self.leaving = False
         self._tasks: set[asyncio.Task[object]] = set()
         registry.on_touch.append(self._announcer.mark)
@@ -191,7 +184,7 @@ class Replica:
         """An operator decided something about a node here: the others read it from the store."""
         self._spawn(self.bus.send([self._announcer.decided(node_id)]))
 
-    # --- taking in what the others say --------------------------------------------------------------------------------
+    # --- what the others say --------------------------------------------------------------------------------
 
     def _hear(self, message: dict[str, Any]) -> None:
         now = monotonic()
@@ -204,9 +197,9 @@ class Replica:
     def _follow(self, effects: Iterable[Effect]) -> None:
         for kind, subject in effects:
             if kind is Kind.NODE:
-                self._take(subject)
+                self._mirror.take(subject)
             elif kind is Kind.LOAD:
-                self._loaded(subject)
+                self._mirror.loaded(subject)
             elif kind is Kind.ASK:
                 self._announcer.ask(subject)
             elif kind is Kind.TELL:
@@ -225,38 +218,6 @@ class Replica:
                 log.info("coordinator came", replica=subject)
             elif kind is Kind.LEFT:
                 log.warning("coordinator left", replica=subject)
-
-    def _take(self, node_id: str) -> None:
-        """Make a node what its holder says of it."""
-        claim, node = self.view.holder(node_id), self._registry.get(node_id)
-        if claim is None:
-            if node is not None and node.elsewhere is not None:
-                self._registry.held_elsewhere(node, None, "its coordinator is gone, or its link closed")
-            elif node is not None and node.session is None:
-                node.left_at = monotonic()  # until now it was linked to one that takes none of our jobs
-            return
-        if node is None:
-            node = self._registry.add(new_node(node_id, claim.facts))
-        if (session := node.session) is not None:
-            log.info("superseded", node=node_id, replica=claim.replica)
-            self._registry.disconnect(node, session, "superseded by a newer session at another coordinator")
-            self._spawn(session.link.close(POLICY, "superseded by a newer session of this node"))
-        self._registry.belongs(node, operator=claim.facts["operator"])
-        self._scores.standings.pop(node_id, None)  # its holder keeps it; here it would grow stale
-        link = (claim.replica, claim.epoch)
-        where = self._links.setdefault(link, Elsewhere(*link))
-        where.others = claim.others(self.name)
-        known = node
-        self._registry.held_elsewhere(node, where, f"linked at {claim.replica}", lambda: take_in(known, claim.facts))
-
-    def _loaded(self, node_id: str) -> None:
-        claim, node = self.view.holder(node_id), self._registry.get(node_id)
-        where = None if node is None else node.elsewhere
-        if claim is None or where is None or where.epoch != claim.epoch:
-            return
-        before, where.others = where.others, claim.others(self.name)
-        if where.others < before:
-            self._registry.capacity()
 
     async def _give_up(self, replica: str, address: str) -> None:
         """A coordinator was not heard: if it does not answer either, end what it streams, as no connection may tell."""
@@ -286,7 +247,7 @@ class Replica:
         """A node elsewhere as a target."""
         where = node.elsewhere
         assert where is not None
-        return RemoteTarget(self.hops, self._registry.capacity, node, where, model, resource_class, samples, health)
+        return RemoteTarget(self.hops, self._registry, node, where, model, resource_class, samples, health)
 
     async def serve_http(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """A hop of another coordinator."""
@@ -305,36 +266,9 @@ class Replica:
             await self.spread(monotonic())
 
     async def spread(self, now: float) -> None:
-        """Ask some nodes that rest to link again elsewhere, if we hold clearly more than our share. One round."""
-        if self.leaving or not self.together:
-            return
-        held, in_vain = self._held(), self._spread.in_vain
-        counts = {name: held[name] for name in self.view.present()}
-        here = {
-            node.node_id: (node, session)
-            for node in self._registry.nodes.values()
-            if (session := node.session) is not None
-        }
-        linked = [
-            Linked(node_id, session.joined_at, node.state == "ONLINE") for node_id, (node, session) in here.items()
-        ]
-        asked = [here[node_id][1] for node_id in self._spread.due(self.name, counts, linked, now)]
-        if asked:
-            self.moved += len(asked)
-            log.info("nodes asked to link again elsewhere", nodes=len(asked), held=counts)
-            await _end(asked, LINK_AGAIN, "other coordinators hold fewer nodes")
-        elif self._spread.in_vain and not in_vain:
-            log.info(
-                "nodes that were asked to link elsewhere come back: the load balancer leads them here", held=counts
-            )
-
-    def _held(self) -> Counter[str]:
-        """How many nodes each coordinator holds."""
-        return Counter(
-            self.name if node.elsewhere is None else node.elsewhere.replica
-            for node in self._registry.nodes.values()
-            if node.connected
-        )
+        """One round, unless that is no time for it."""
+        if self.together and not self.leaving:
+            await self.departures.spread(now)
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 
@@ -343,18 +277,7 @@ class Replica:
         await asyncio.sleep(self.settings.leave_s)
         self.leaving = self._gate.draining = self.server.draining = True
         await self._beat()
-        self._spawn(self._let_go())
-
-    async def _let_go(self) -> None:
-        """End the link of each node as soon as it has nothing to do, so that it serves elsewhere meanwhile."""
-        while True:
-            idle = [
-                session
-                for node in self._registry.nodes.values()
-                if (session := node.session) is not None and not session.closing and not node.active
-            ]
-            await _end(idle, GOING_AWAY, "the coordinator is shutting down")
-            await asyncio.sleep(FLUSH_S)
+        self._spawn(self.departures.let_go())
 
     async def drain(self, limit_s: float) -> None:
         """Let the jobs of others end within the limit, end the rest."""
@@ -375,13 +298,13 @@ class Replica:
             "reason": away or uncounted,
             "replicas": self.view.present(),
             "limits": "hold for this coordinator alone" if away or uncounted else "hold across the cluster",
-            "nodes_moved": self.moved,
+            "nodes_moved": self.departures.moved,
         }
 
     def status(self) -> dict[str, Any]:
         """The cluster as this coordinator sees it, for its operator."""
         now = monotonic()
-        held = self._held()
+        held = self.departures.held()
         own = {
             "name": self.name,
             "address": self.settings.address,
@@ -408,10 +331,3 @@ class Replica:
             "hops_out": len(self.hops),
             "hops_in": len(self.server.running),
         }
-
-
-async def _end(sessions: Sequence[Session], code: int, reason: str) -> None:
-    """End the links of nodes that have nothing to do."""
-    for session in sessions:
-        session.closing = True  # before anything is awaited, or a job could still be given to it
-    await asyncio.gather(*(session.link.close(code, reason) for session in sessions))

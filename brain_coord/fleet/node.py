@@ -53,8 +53,8 @@ class Session(Watched):
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Elsewhere(Watched):
-    """The link of a node that another coordinator of the cluster holds."""
+class Elsewhere:
+    """The link of a node that another coordinator of the cluster holds. The registry tells itself when its jobs change."""
 
     replica: str
     epoch: int

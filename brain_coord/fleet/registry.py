@@ -171,9 +171,21 @@ class Registry:
         node.elsewhere = where
         if where is None:
             node.left_at, node.left_because = monotonic(), reason
+        self._touched(node)
         self._turned(node)
         self._changed(node, before, reason)
         self.capacity()
+
+    def runs_elsewhere(self, node: Node, where: Elsewhere, *, others: int, own: int) -> None:
+        """The jobs on a link that another coordinator holds, or held: those that it told of, and ours."""
+        before, slots = where.running, node.slots
+        where.others, where.own = others, own
+        if node.elsewhere is where:
+            self._touched(node)
+            if (before < slots) is not (where.running < slots):
+                self._turned(node)
+        if where.running < before:
+            self.capacity()
 
     def offer(self, node: Node, offer: Offer, report: Report | None, refused: tuple[Refusal, ...]) -> None:
         """The node changed what it offers."""

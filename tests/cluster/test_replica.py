@@ -19,10 +19,13 @@ from brain_coord.cluster.spread import LINKED_S, SETTLED_S
 from brain_coord.cluster.view import PROTOCOL
 from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.fleet.scores import ScoreKeeper
+from brain_coord.fleet.skips import OUTRANKED, Ask
 from brain_coord.gateway.bodies import BodyBudget
 from brain_coord.gateway.limits import KeyMeters
 from brain_coord.routing.vocabulary import ResourceClass
+from brain_coord.store.records import Benchmark
 from brain_node.contract.limits import LINK_AGAIN
 from brain_node.contract.messages import Offer, Report
 from tests.support.eventually import eventually
@@ -175,7 +178,7 @@ async def test_a_job_that_runs_on_while_its_replica_is_out_of_sight_still_has_it
     member.replica._hear(tells_of(member, "N-1"))
     node = member.registry.get("N-1")
     link = node.elsewhere  # as whoever runs the job has it
-    link.own += 1
+    member.registry.runs_elsewhere(node, link, others=0, own=1)
     member.replica.hops.unreachable("b", "as this test says")
     assert node.elsewhere is None
     member.replica._follow(member.replica.view.reached("b", reachable=True))
@@ -184,3 +187,31 @@ async def test_a_job_that_runs_on_while_its_replica_is_out_of_sight_still_has_it
     member.hear("b", "1")
     member.replica._hear(tells_of(member, "N-1"))
     assert node.running == 1, "and after Redis was away"
+
+
+async def test_requests_that_pass_by_a_node_elsewhere_are_counted_by_what_kept_it_from_them_at_the_time(member):
+    told = member.join(1)
+    told.measured.benchmarks = {MODEL: Benchmark("N-1", MODEL, 50.0, 80.0, "PRO", "f", 1.0)}
+    told.slots_limit = 4
+    message = {**tells_of(member), "facts": [("N-1", 1, facts_of(told))]}
+    member.replica._hear(message)
+    registry, node = member.registry, member.registry.get("N-1")
+    routable = RoutableNodes(registry, [NEED])
+
+    def asked_at(running):
+        assert routable.index(operator=False).state("N-1").active == node.running == running
+        registry.decided(False, Ask(MODEL), None)
+
+    def load(number, running):
+        load = [("N-1", running, {})]
+        member.replica._hear({"type": "nodes", "from": "b", "run": "1", "seq": number, "load": load})
+        asked_at(running)
+
+    load(2, 3)
+    load(3, 4)
+    load(4, 3)
+    registry.runs_elsewhere(node, node.elsewhere, others=3, own=1)
+    asked_at(4)
+    registry.runs_elsewhere(node, node.elsewhere, others=3, own=0)
+    asked_at(3)
+    assert registry.skip_counts(node, monotonic()) == {OUTRANKED: 3, "no free slot": 2}
