@@ -20,7 +20,7 @@ from brain_coord.browser.tab import Tab
 from brain_coord.browser.tab_memory import TabMemory
 from brain_coord.browser.tabs import Tabs, banned
 from brain_coord.fleet.addresses import AddressBook, network_of
-from brain_coord.fleet.node import Session
+from brain_coord.fleet.node import LinkSender, Session
 from brain_coord.link.handshake import NotTaken, hear_hello
 from brain_coord.link.orders import GOING_AWAY, POLICY
 from brain_coord.link.slot import Receive, Send, Slot, SlotQueue
@@ -171,7 +171,7 @@ class BrowserGate:
         )
         self.tabs.connect(tab, session, hello)
         if older is not None:
-            self._spawn(older.link.close(POLICY, "superseded by a newer session of this tab"))
+            self._spawn(_supersede(older.link))
         log.info("tab joined", tab=tab.tab_id, address=address)
         reason = "the coordinator stopped"
         pinger = asyncio.create_task(self._ping(tab, session))
@@ -259,6 +259,12 @@ class BrowserGate:
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _supersede(link: LinkSender) -> None:
+    """Of two tabs with one key, the one that was asked last lends; the other must not dial to win its name back."""
+    await link.send(Refused(code="superseded", message="this browser lends in another tab now", retry=False))
+    await link.close(POLICY, "superseded by a newer session of this tab")
 
 
 def _other_version(_: int) -> str:

@@ -1,5 +1,6 @@
 """`/lend` in Chromium: nothing before the button, an identity that cannot be copied, and owners who stay in charge."""
 
+import asyncio
 import base64
 import json
 import re
@@ -199,3 +200,110 @@ async def test_only_our_own_pages_and_proved_hellos_open_a_link(place):
 async def test_no_address_is_shown_of_a_tab(place):
     async with lent_tab(place.browser, place.url), httpx.AsyncClient(trust_env=False) as client:
         assert "127.0.0.1" not in (await client.get(f"{place.url}/v1/tabs")).text
+
+
+async def test_of_two_tabs_of_one_browser_the_one_that_was_asked_last_lends_and_the_other_says_so(place):
+    async with lent_tab(place.browser, place.url) as first:
+        tab_id = await first.node_id
+        links = []
+        page = await first.context.new_page()
+        page.on("websocket", lambda socket: links.append(socket.url) if socket.url.endswith("link") else None)
+        await page.goto(f"{place.url}/lend")
+        await page.locator("#start").click()
+        await expect(first.page.locator("#state")).to_contain_text("lends in another tab", timeout=60_000)
+        await expect(page.locator("#state")).to_have_attribute("data-state", "lending", timeout=60_000)
+        await expect(first.page.locator("#start")).to_be_enabled()
+        assert await page.locator("#identity").text_content() == tab_id
+        await expect(first.page.locator("#state")).to_contain_text("lends in another tab")
+        assert len(links) == 1, "nobody fights for the name"
+        await wait_for(place, tab_id, "ONLINE")
+        await first.lend()  # the owner may move back at any time
+        await first.measured()
+        await expect(page.locator("#state")).to_contain_text("lends in another tab")
+
+
+async def test_a_link_that_fell_silent_is_dialled_anew(place):
+    """As after hours of sleep, or behind a router that forgot the connection: no end of it ever comes."""
+    asleep, links = [False], []
+
+    def relay(route):
+        links.append(route)
+        server = route.connect_to_server()
+        mine = asleep[0]
+        route.on_message(lambda data: None if asleep[0] is not mine else server.send(data))
+        server.on_message(lambda data: None if asleep[0] is not mine else route.send(data))
+
+    async with lent_tab(place.browser, place.url, start=False) as tab:
+        await tab.page.route_web_socket("**/browser/v1/link", relay)
+        await tab.page.clock.install()
+        await tab.page.reload()
+        await tab.lend()
+        await tab.measured()
+        asleep[0] = True
+        await tab.page.clock.run_for(20_000)
+        assert len(links) == 1, "a little silence is none"
+        await tab.page.clock.run_for(30_000)
+        await expect(tab.page.locator("#state")).to_contain_text("cannot be reached")
+        await tab.page.clock.run_for(10_000)
+        await tab.measured()
+        assert len(links) == 2
+
+
+LOSABLE = """
+(() => {
+  const ask = GPUAdapter.prototype.requestDevice;
+  GPUAdapter.prototype.requestDevice = async function (wish) {
+    if (globalThis.refusing) throw new DOMException("the driver resets", "OperationError");
+    const device = await ask.call(this, wish);
+    const lost = new Promise((done) => { globalThis.lose = () => done({ reason: "unknown", message: "driver reset" }); });
+    Object.defineProperty(device, "lost", { value: lost });
+    return device;
+  };
+})();
+"""
+
+
+async def test_a_tab_whose_gpu_was_taken_away_comes_back_by_itself_but_not_for_ever(place):
+    async with lent_tab(place.browser, place.url, start=False) as tab:
+        await tab.page.add_init_script(LOSABLE)
+        await tab.page.clock.install()
+        await tab.page.reload()
+        await tab.lend()
+        await tab.measured()
+        tab_id = await tab.node_id
+        await tab.page.evaluate("lose()")
+        await expect(tab.page.locator("#state")).to_have_text(
+            "The browser took the GPU away (driver reset). Tries again in 2 seconds."
+        )
+        await wait_for(place, tab_id, "OFFLINE")
+        await tab.page.clock.run_for(2_100)
+        await tab.measured()
+        assert await tab.node_id == tab_id
+        # Once more, and now it does not come back: less eagerly each time, until the owner has to say so.
+        await tab.page.evaluate("refusing = true; lose()")
+        for wait_s in (4, 8, 16, 32):
+            await expect(tab.page.locator("#state")).to_contain_text(f"Tries again in {wait_s} seconds.")
+            await tab.page.clock.run_for(wait_s * 1000 + 100)
+        await expect(tab.page.locator("#state")).to_contain_text("Press the button to try again.")
+        await tab.page.evaluate("refusing = false")
+        await tab.lend()
+        await tab.measured()
+        # Who stops while it waits has stopped.
+        await tab.page.evaluate("lose()")
+        await expect(tab.page.locator("#state")).to_contain_text("Tries again in 2 seconds.")
+        await tab.page.locator("#stop").click()
+        await tab.page.clock.run_for(120_000)
+        assert await tab.text("state") == "Not lending."
+        await expect(tab.page.locator("#start")).to_be_enabled()
+
+
+async def test_work_that_its_owner_stopped_is_not_called_a_fault(place):
+    async with lent_tab(place.browser, place.url) as tab, place.api() as client:
+        body = {"rows": 1024, "inner": 2048, "columns": 1024, "seed": 1}
+        asked = asyncio.create_task(client.post("/v1/compute/matmul", json=body))
+        await expect(tab.page.locator("#now")).to_contain_text("a matrix product", timeout=60_000)
+        await tab.page.locator("#stop").click()
+        await expect(tab.page.locator("#state")).to_have_text("Not lending.")
+        await asked
+        assert await tab.text("fault") == ""
+        assert await tab.text("stages") == "none"

@@ -13,9 +13,16 @@ const show = (name, text) => {
   if (at(name).textContent !== text) at(name).textContent = text;
 };
 
+const FIRST_TRY_MS = 2000;
+const MOST_TRIES = 5;
+const STEADY_MS = 10 * 60 * 1000;
+
 let link = null;
 let gpu = null;
 let rules = null;
+let attempt = 0;
+let tries = 0;
+let again = null;
 let running = 0;
 let last = Promise.resolve();
 
@@ -49,12 +56,13 @@ function run(path, body, signal) {
   const kernel = KERNELS[path];
   if (!kernel) return Promise.resolve({ status: 404, content_type: "text/plain", body: new Uint8Array(0) });
   const turn = last.then(async () => {
-    if (signal.aborted) throw new Error("cancelled before it began");
+    if (signal.aborted || !link) throw new Error("cancelled before it began");
     running += 1;
     show("now", `Runs ${kernel.says}.`);
     const began = performance.now();
     try {
       const answer = await kernel.run({ device: gpu.device, base, ticket: link.ticket, signal, show }, body);
+      show("fault", "");
       return answer instanceof Uint8Array
         ? { status: 200, content_type: "application/octet-stream", body: answer }
         : answer;
@@ -74,16 +82,17 @@ const on = {
     rules.told = undefined;
     rules.look();
   },
-  refused: (message) => state("refused", `The coordinator refused this tab: ${message.message}`),
+  refused: (message) => {
+    if (!message.retry) end();
+    state("refused", `The coordinator refused this tab: ${message.message}`);
+  },
   notice: (message) => {
     if (message.data) standing(message.data);
     if (message.code === "measured") state("lending", "Lending. The coordinator times and checks what this tab computes.");
     if (message.code === "caught") state("refused", `Set aside: ${message.message}.`);
     if (message.code === "challenge") state("waiting", `${message.message}.`);
   },
-  closed: () => {
-    if (link && !link.stopped) state("waiting", "The coordinator cannot be reached; trying again.");
-  },
+  closed: () => state("waiting", "The coordinator cannot be reached; trying again."),
   fault: (error) => show("fault", `The last job failed here: ${error.message}`),
 };
 
@@ -97,43 +106,74 @@ function describe() {
 }
 
 async function begin() {
+  const mine = ++attempt;
   start.disabled = true;
+  stop.disabled = false;
   state("waiting", "Looks for a GPU…");
   try {
-    gpu = await openGpu();
+    const found = await openGpu();
+    if (mine !== attempt) return found.device.destroy(); // stopped meanwhile
+    gpu = found;
+    const began = performance.now();
+    gpu.device.lost.then((lost) => {
+      if (mine !== attempt) return; // let go by ourselves
+      if (performance.now() - began > STEADY_MS) tries = 0;
+      goOn(`The browser took the GPU away (${lost.message || lost.reason}).`);
+    });
     show("adapter", `${gpu.name}; products of ${gpu.bits}-bit numbers`);
     const who = await identity();
+    if (mine !== attempt) return;
     show("identity", who.id);
-    gpu.device.lost.then((lost) => {
-      if (!link || link.stopped) return;
-      end();
-      state("refused", `The browser took the GPU away (${lost.message || lost.reason}).`);
-    });
     rules ??= new Rules(at("rules"), (why) => {
       link?.drain(why !== null);
       show("held", why ?? "");
     });
     link = new Link(base, who, describe, run, on);
-    pause.disabled = stop.disabled = false;
+    pause.disabled = false;
     show("now", "Waits for work.");
   } catch (error) {
-    start.disabled = false;
-    state("refused", error instanceof NoGpu ? error.message : `This tab cannot lend: ${error.message}`);
+    if (mine !== attempt) return;
+    const said = error instanceof NoGpu ? error.message : `This tab cannot lend: ${error.message}`;
+    if (tries) return goOn(said);
+    end();
+    state("refused", said);
   }
 }
 
+/** What was lost mostly comes back: a driver that was reset, a card that was unplugged. Less eager each time, not for ever. */
+function goOn(why) {
+  end();
+  if (tries >= MOST_TRIES) {
+    state("refused", `${why} Press the button to try again.`);
+    return;
+  }
+  const wait = FIRST_TRY_MS * 2 ** tries;
+  tries += 1;
+  start.disabled = true;
+  stop.disabled = false;
+  state("waiting", `${why} Tries again in ${wait / 1000} seconds.`);
+  again = setTimeout(begin, wait);
+}
+
 function end() {
+  attempt += 1;
+  clearTimeout(again);
   link?.stop();
   link = null;
   gpu?.device.destroy();
   gpu = null;
   start.disabled = false;
   pause.disabled = stop.disabled = true;
+  for (const name of ["progress", "fault"]) show(name, "");
+  show("stages", "none");
   show("now", "Nothing runs.");
   state("off", "Not lending.");
 }
 
-start.addEventListener("click", begin);
+start.addEventListener("click", () => {
+  tries = 0;
+  begin();
+});
 stop.addEventListener("click", end);
 pause.addEventListener("click", () => {
   const paused = pause.getAttribute("aria-pressed") !== "true";

@@ -4,6 +4,11 @@ import { base64, prove } from "./identity.js";
 
 const FRAME_BYTES = 256 * 1024;
 const BACK_OFF_MS = [1000, 60000];
+const SLOT_AGAIN_MS = 250;
+const LOOK_MS = 5000;
+const PINGS_MISSED = 3;
+
+const looks = (ping_s) => Math.ceil((PINGS_MISSED * ping_s * 1000) / LOOK_MS);
 
 function socketUrl(base, path) {
   const url = new URL(base + path, location.href);
@@ -18,14 +23,31 @@ export class Link {
     this.stopped = false;
     this.draining = false;
     this.delay = BACK_OFF_MS[0];
+    this.slotDelay = SLOT_AGAIN_MS;
     this.slots = new Set();
     this.connect();
   }
 
   connect() {
+    this.refused = false;
+    this.quiet = 0;
+    this.patience = looks(10);
     this.socket = new WebSocket(socketUrl(this.base, "/browser/v1/link"));
-    this.socket.onmessage = (event) => this.take(JSON.parse(event.data));
+    this.socket.onmessage = (event) => {
+      this.quiet = 0;
+      this.take(JSON.parse(event.data));
+    };
     this.socket.onclose = () => this.closed();
+    this.watch = setInterval(() => this.look(), LOOK_MS);
+  }
+
+  /** A connection that died in a sleep, or in a router, tells no end. Looks are counted: clocks jump, and a frozen tab has none. */
+  look() {
+    this.quiet += 1;
+    if (this.quiet <= this.patience) return;
+    this.socket.onmessage = this.socket.onclose = null;
+    this.socket.close();
+    this.closed();
   }
 
   send(type, members = {}) {
@@ -44,13 +66,16 @@ export class Link {
       this.send("hello", { ...hello, proof: await prove(this.who, message, hello) });
     } else if (message.type === "welcome") {
       this.delay = BACK_OFF_MS[0];
+      this.patience = looks(message.ping_s);
       this.ticket = message.slot_ticket;
       this.wanted = this.describe().offer.slots;
       this.openSlots();
       if (this.draining) this.drain(true);
       this.on.welcome(message);
     } else if (message.type === "refused") {
-      this.stopped ||= !message.retry;
+      this.refused = true;
+      this.delay = Math.max(this.delay, 2 * 1000 * (message.retry_after_s ?? 0)); // up to half of it is taken off below
+      if (!message.retry) this.stop();
       this.on.refused(message);
     } else if (message.type === "ping") {
       this.send("pong", { n: message.n });
@@ -70,7 +95,9 @@ export class Link {
 
   slotClosed(slot) {
     this.slots.delete(slot);
-    if (this.socket.readyState === WebSocket.OPEN && this.ticket) setTimeout(() => this.openSlots(), 250);
+    if (this.socket.readyState !== WebSocket.OPEN || !this.ticket) return;
+    setTimeout(() => this.openSlots(), this.slotDelay);
+    this.slotDelay = Math.min(BACK_OFF_MS[1], this.slotDelay * 2);
   }
 
   /** Tell the coordinator whether new work may come. */
@@ -81,15 +108,17 @@ export class Link {
 
   closed() {
     this.ticket = null;
+    clearInterval(this.watch);
     for (const slot of this.slots) slot.close();
-    this.on.closed();
     if (this.stopped) return;
+    if (!this.refused) this.on.closed();
     setTimeout(() => this.stopped || this.connect(), this.delay * (0.5 + Math.random() / 2));
     this.delay = Math.min(BACK_OFF_MS[1], this.delay * 2);
   }
 
   stop() {
     this.stopped = true;
+    clearInterval(this.watch);
     for (const slot of this.slots) slot.close();
     this.socket.close();
   }
@@ -103,6 +132,7 @@ class Slot {
     // A browser cannot send the ticket as a header, and a URL ends up in logs.
     this.socket = new WebSocket(socketUrl(link.base, "/browser/v1/slot"), ["brain.slot.v1", link.ticket]);
     this.socket.binaryType = "arraybuffer";
+    this.socket.onopen = () => (link.slotDelay = SLOT_AGAIN_MS);
     this.socket.onmessage = (event) => this.take(event.data);
     this.socket.onclose = () => {
       this.job?.cancel.abort();
@@ -148,7 +178,7 @@ class Slot {
         this.socket.send(body.subarray(at, Math.min(body.byteLength, at + FRAME_BYTES)));
       }
     } catch (error) {
-      this.link.on.fault(error);
+      if (!this.link.stopped && !job.cancel.signal.aborted) this.link.on.fault(error);
       end = { ok: false, cause: "engine_lost" };
     }
     if (this.job !== job) return;
