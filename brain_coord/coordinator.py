@@ -46,6 +46,7 @@ from brain_coord.settings import Settings, TracingSettings, restart_needed
 from brain_coord.store.retention import Retention
 from brain_coord.store.store import Store
 from brain_coord.tab_desk import TabDesk
+from brain_coord.web.errors import error_page
 from brain_coord.web.watch import Watch
 from brain_node.contract.catalog import Catalog, load_catalog
 from brain_node.contract.limits import FRAME_BYTES
@@ -133,7 +134,7 @@ class Coordinator:
         orders = Orders(registry)
         benchmarks = BenchmarkKeeper(registry, catalog, store.save_benchmark)
         api = ApiContext(gateway, registry, receipts, lag, __version__)
-        quiet = quiet_app(api)
+        quiet = quiet_app(api, error_page(settings.root_path))
         desk = NodeDesk(store, registry, scores, orders, gate.addresses, fleet.know)
         watch = Watch(
             gateway=gateway,

@@ -1,16 +1,20 @@
 """The FastAPI application of the quiet routes, with every error in the one shape."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.openapi import ERRORS, generation_paths
 from brain_coord.gateway.routes import dry_run, health, models, nodes, receipts
 from brain_coord.gateway.routes.context import SECURITY, ApiContext
+
+ErrorPage = Callable[[Request, ApiError], Response | None]
+"""What a browser gets for an error; `None` where JSON is right."""
 
 
 class _Described(FastAPI):
@@ -24,10 +28,10 @@ class _Described(FastAPI):
         return self.openapi_schema
 
 
-def quiet_app(context: ApiContext) -> FastAPI:
+def quiet_app(context: ApiContext, error_page: ErrorPage) -> FastAPI:
     """The application over one coordinator."""
     app = _Described(title="Brain Coord", version=context.version, docs_url=None, redoc_url=None, responses=ERRORS)
-    app.state.context = context
+    app.state.context, app.state.error_page = context, error_page
     for module in (models, receipts, nodes, dry_run, health):
         app.include_router(module.router)
     app.add_exception_handler(ApiError, _api_error)
@@ -37,33 +41,36 @@ def quiet_app(context: ApiContext) -> FastAPI:
     return app
 
 
-def _answer(error: ApiError) -> JSONResponse:
+def _answer(request: Request, error: ApiError) -> Response:
+    shown: Response | None = request.app.state.error_page(request, error)
+    if shown is not None:
+        return shown
     headers = {name.decode(): value.decode() for name, value in error.extra_headers()}
     return JSONResponse(error.body(), status_code=error.status, headers=headers)
 
 
-async def _api_error(_: Request, error: Exception) -> JSONResponse:
+async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return _answer(error)
+    return _answer(request, error)
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = [(b"allow", value.encode()) for name, value in (error.headers or {}).items() if name == "Allow"]
         sentence = f"{request.url.path} does not take {request.method}"
-        return _answer(fault("method_not_allowed", sentence, headers=allowed))
+        return _answer(request, fault("method_not_allowed", sentence, headers=allowed))
     if error.status_code == 404:
-        return _answer(fault("not_found", f"there is no route {request.url.path}"))
-    return _answer(ApiError(error.status_code, "invalid_request", str(error.detail)))
+        return _answer(request, fault("not_found", f"there is no route {request.url.path}"))
+    return _answer(request, ApiError(error.status_code, "invalid_request", str(error.detail)))
 
 
-async def _validation_error(_: Request, error: Exception) -> JSONResponse:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"][1:])
-    return _answer(fault("invalid_field", f"`{name}`: {first['msg']}", param=name))
+    return _answer(request, fault("invalid_field", f"`{name}`: {first['msg']}", param=name))
 
 
-async def _internal_error(_: Request, __: Exception) -> JSONResponse:
-    return _answer(fault("internal", "a fault of the coordinator; its log has the details"))
+async def _internal_error(request: Request, _: Exception) -> Response:
+    return _answer(request, fault("internal", "a fault of the coordinator; its log has the details"))

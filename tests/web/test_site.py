@@ -193,3 +193,44 @@ def test_the_api_is_described_without_help_of_another_host(client):
         assert document["paths"][generating]["post"]["security"] == document["paths"]["/v1/models"]["get"]["security"]
     assert_refs_lead_somewhere(document)
     assert "https://" not in page
+
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_the_bare_address_leads_a_browser_to_the_network_and_tells_a_program_in_json(client):
+    reply = client.get("/", headers=BROWSER)
+    assert (reply.status_code, reply.headers["location"]) == (307, "/network")
+    reply = client.get("/")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
+
+
+def test_a_browser_gets_errors_as_pages_that_lead_back(client):
+    for path, status in (
+        ("/network/nowhere", 404),
+        ("/netwrok", 404),
+        ("/network/static/none.js", 404),
+        ("/network/operator/login", 405),
+        ("/network/history?minutes=0", 400),
+    ):
+        reply = client.get(path, headers=BROWSER)
+        assert (reply.status_code, reply.headers["content-type"]) == (status, "text/html; charset=utf-8"), path
+        assert 'href="/network"' in reply.text
+        assert "content-security-policy" in reply.headers
+        assert client.get(path).json()["error"]["code"]
+    assert client.get("/network/operator/login", headers=BROWSER).headers["allow"] == "POST"
+
+
+def test_the_api_answers_a_browser_too_in_json(client):
+    for path in ("/v1/nowhere", "/v1/nodes/N-1"):
+        assert client.get(path, headers=BROWSER).json()["error"]["code"] == "not_found"
+
+
+def test_behind_a_prefix_the_bare_address_leads_to_the_network_under_it(tmp_path):
+    with (
+        CoordinatorProcess(tmp_path / "coord", "--root-path", "/brain") as running,
+        httpx.Client(trust_env=False) as client,
+    ):
+        assert running.url.endswith("/brain")
+        for path in ("/", ""):
+            assert client.get(f"{running.url}{path}", headers=BROWSER).headers["location"] == "/brain/network"
