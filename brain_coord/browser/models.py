@@ -135,8 +135,7 @@ def add_model(data_dir: Path, folder: Path, model_id: str, *, stages: int, repli
         "pieces": {tensor.name: _hashes(folder, tensor) for tensor in needed},
     }
     place = data_dir / FOLDER
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.mkdir(mode=0o700, exist_ok=True)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = place / f"{slug_of(model_id)}.json"
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(record), encoding="utf-8")

@@ -8,7 +8,7 @@ import typer
 from brain_coord.browser.checkpoint import CheckpointError
 from brain_coord.browser.models import BrowserModel, add_model, model_files, read_model, remove_model
 from brain_coord.cli.rows import print_rows
-from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, print_json
+from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, own_folder, print_json
 from brain_node.contract.nearest import did_you_mean
 
 browser_model_app = typer.Typer(no_args_is_help=True, help="Language models whose layers browser tabs may hold.")
@@ -27,7 +27,8 @@ def add(
 ) -> None:
     """Hash a checkpoint and offer it to tabs; a running coordinator takes it within seconds. Nothing is copied."""
     try:
-        model = add_model(data_dir, folder, model_id, stages=stages, replicas=replicas)
+        with own_folder(data_dir):
+            model = add_model(data_dir, folder, model_id, stages=stages, replicas=replicas)
     except CheckpointError as error:
         fail("bad_checkpoint", str(error), "Give the folder of a dense Qwen3 checkpoint", USAGE)
     if as_json:
@@ -53,7 +54,9 @@ def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
 @browser_model_app.command("remove")
 def remove(data_dir: DataDir, model_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
     """Offer a model to tabs no more; its checkpoint stays where it is."""
-    if not remove_model(data_dir, model_id):
+    with own_folder(data_dir):
+        done = remove_model(data_dir, model_id)
+    if not done:
         known = [each["id"] for each in _rows(data_dir)]
         hint = did_you_mean(model_id, map(str, known), "See: brain-coord browser-model list")
         fail("no_such_model", f"there is no model {model_id}", hint, USAGE)

@@ -4,7 +4,7 @@ import time
 
 import typer
 
-from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, print_json
+from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, own_folder, print_json
 from brain_coord.web.operator.secret import create_secret, revoke_secret
 
 operator_app = typer.Typer(no_args_is_help=True, help="Who may log in to the operator's pages at /network/operator.")
@@ -13,7 +13,8 @@ operator_app = typer.Typer(no_args_is_help=True, help="Who may log in to the ope
 @operator_app.command("create")
 def create(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Make the operator's secret and print it, this once. An earlier one and its sessions end; no restart is needed."""
-    text = create_secret(data_dir, time.time())
+    with own_folder(data_dir):
+        text = create_secret(data_dir, time.time())
     if as_json:
         print_json({"secret": text})
         return
@@ -24,7 +25,9 @@ def create(data_dir: DataDir, as_json: AsJson = False) -> None:
 @operator_app.command("revoke")
 def revoke(data_dir: DataDir, as_json: AsJson = False) -> None:
     """Let nobody log in any more, and end every session."""
-    if not revoke_secret(data_dir):
+    with own_folder(data_dir):
+        done = revoke_secret(data_dir)
+    if not done:
         fail("no_operator", "nobody can log in", "Make a secret with: brain-coord operator create", USAGE)
     if as_json:
         print_json({"revoked": True})

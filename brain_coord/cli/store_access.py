@@ -16,7 +16,8 @@ from brain_coord.config.faults import ConfigError
 from brain_coord.config.file import DATABASE_URL as DATABASE_URL
 from brain_coord.config.file import database_url
 from brain_coord.receipts.signer import SignerError
-from brain_coord.store.errors import StoreError, StoreUnavailable
+from brain_coord.store.database import make_private_dir
+from brain_coord.store.errors import StoreError, StoreUnavailable, cannot_be_used
 from brain_coord.store.session import session
 
 USAGE: Final = 2
@@ -61,6 +62,17 @@ def store_errors() -> Iterator[None]:
         yield
     except (StoreError, SignerError) as error:
         fail(error.code, error.message, error.next_step, exit_code_of(error))
+
+
+@contextmanager
+def own_folder(data_dir: Path) -> Iterator[None]:
+    """For a command that has a file of its own in the data folder: made and closed to others as for the store."""
+    with store_errors():
+        make_private_dir(data_dir)
+        try:
+            yield
+        except OSError as error:
+            raise cannot_be_used(f"the data directory {data_dir}", error) from None
 
 
 def exit_code_of(error: Exception) -> int:

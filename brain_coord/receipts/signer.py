@@ -65,7 +65,7 @@ class Signer:
             OSError: the folder cannot be written.
         """
         encoded = base64.b64encode(self.private_key.private_bytes_raw()).decode()
-        write_private(path, f"{_HEADER}{encoded}\n")
+        write_private(path, f"{_HEADER}{encoded}\n", for_service=True)
 
     @classmethod
     def load(cls, path: Path) -> "Signer":

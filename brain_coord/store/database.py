@@ -12,7 +12,8 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine,
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
-from brain_coord.store.errors import StoreError, refuses, unavailable
+from brain_coord.store.errors import StoreError, cannot_be_used, refuses, unavailable
+from brain_node.contract.secret_file import give_to_service
 
 DATABASE_FILE = "coord.db"
 OWN_NAMES = frozenset(
@@ -77,11 +78,7 @@ def make_private_dir(path: Path) -> None:
                 )
             path.chmod(0o700)
     except OSError as error:
-        raise StoreError(
-            "data_dir",
-            f"the data directory {path} cannot be used: {error.strerror or error}",
-            "Choose another one with --data-dir, or run as the user who owns it",
-        ) from None
+        raise cannot_be_used(f"the data directory {path}", error) from None
 
 
 def _make_private_file(path: Path) -> None:
@@ -91,17 +88,14 @@ def _make_private_file(path: Path) -> None:
         try:
             if os.fstat(descriptor).st_mode & 0o077:
                 os.fchmod(descriptor, 0o600)
+            give_to_service(descriptor, path.parent)
         finally:
             os.close(descriptor)
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).chmod(0o600)
     except OSError as error:
-        raise StoreError(
-            "data_dir",
-            f"the database file {path} cannot be used: {error.strerror or error}",
-            "Run as the user who owns it",
-        ) from None
+        raise cannot_be_used(f"the database file {path}", error) from None
 
 
 def _sqlite(path: Path, timeout_s: float, size: int, begin: str = "BEGIN") -> Engine:

@@ -62,6 +62,15 @@ _NEXT_STEPS = {
 }
 
 
+def cannot_be_used(what: str, error: OSError) -> StoreError:
+    """The typed form of an error that means a data directory, or a file in it, could not be used."""
+    return StoreError(
+        "data_dir",
+        f"{what} cannot be used: {error.strerror or error}",
+        "Run as the user who owns it, see that its disk takes writes, or choose another one with --data-dir",
+    )
+
+
 def unavailable(error: Exception) -> StoreUnavailable | None:
     """The typed form of an error that means the database or disk could not be used; `None` for any other error."""
     if isinstance(error, StoreUnavailable):

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from brain_coord.store.errors import StoreError
+from brain_coord.store.errors import StoreError, cannot_be_used
 
 LOCK_FILE = "coord.lock"
 
@@ -20,9 +20,7 @@ def lock_data_dir(data_dir: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.fchmod(descriptor, 0o600)
     except OSError as error:
-        raise StoreError(
-            "data_dir", f"the lock {path} cannot be made: {error.strerror or error}", "Run as the user who owns it"
-        ) from None
+        raise cannot_be_used(f"the lock {path}", error) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from brain_coord.receipts.chain import Sealed
 from brain_coord.store.database import make_private_dir
-from brain_coord.store.errors import StoreError, StoreUnavailable, unavailable
+from brain_coord.store.errors import StoreError, StoreUnavailable, cannot_be_used, unavailable
 
 SPOOL_DIR = "spool"
 SPOOL_FILE = "receipts.jsonl"
@@ -42,11 +42,7 @@ class Spool:
             os.fchmod(self._file, 0o600)
             self._take_up()
         except OSError as error:
-            raise StoreError(
-                "data_dir",
-                f"the spool {self.path} cannot be used: {error.strerror or error}",
-                "Run as the user who owns it, or free space on its disk",
-            ) from None
+            raise cannot_be_used(f"the spool {self.path}", error) from None
 
     def __len__(self) -> int:
         """Receipts that still have to be written to the database."""

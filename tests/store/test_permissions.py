@@ -6,8 +6,10 @@ import threading
 
 import pytest
 
+from brain_coord.store import signing
 from brain_coord.store.errors import StoreError
 from brain_coord.store.session import session
+from brain_coord.web.operator.secret import create_secret
 from tests.support.receipts import draft
 
 
@@ -96,3 +98,16 @@ async def test_a_folder_that_is_empty_or_holds_our_configuration_is_tightened(op
     data_dir.chmod(0o755)
     await open_store()
     assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
+
+
+def test_what_root_makes_belongs_to_the_service_whose_folder_it_is(data_dir, monkeypatch):
+    given = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda descriptor, user, group: given.append((os.fstat(descriptor).st_ino, user)))
+    data_dir.mkdir(mode=0o700)
+    with session(data_dir) as connection:
+        signing.new_chain(connection, data_dir, 0.0)
+    create_secret(data_dir, 0.0)
+    owner = data_dir.stat().st_uid
+    files = {data_dir / name for name in ("coord.db", "signing.key", "operator.json")}
+    assert set(given) == {(path.stat().st_ino, owner) for path in files}

@@ -4,16 +4,16 @@ It is 256 random bits, so a plain SHA-256 protects it as well as a slow hash wou
 old one at once, also in a running coordinator.
 """
 
-import contextlib
 import hashlib
 import hmac
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+
+from brain_node.contract.secret_file import write_private
 
 FILE_NAME: Final = "operator.json"
 PREFIX: Final = "bo-"
@@ -36,22 +36,14 @@ def _digest(text: str) -> str:
 
 
 def create_secret(data_dir: Path, now_s: float) -> str:
-    """Make a secret in the place of an earlier one; returns its text, shown now and never again."""
+    """Make a secret in the place of an earlier one; returns its text, shown now and never again.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     text = PREFIX + secrets.token_urlsafe(32)
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path, part = data_dir / FILE_NAME, data_dir / f".{FILE_NAME}.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        part.unlink()
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        if os.geteuid() == 0:
-            # Made by root for a service that runs as somebody else: it must be able to read it.
-            owner = data_dir.stat()
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-        file.write(orjson.dumps({"sha256": _digest(text), "created_s": now_s}) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    record = orjson.dumps({"sha256": _digest(text), "created_s": now_s}).decode()
+    write_private(data_dir / FILE_NAME, f"{record}\n", for_service=True)
     return text
 
 
