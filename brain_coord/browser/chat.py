@@ -23,6 +23,7 @@ from brain_coord.classes.prices import Prices
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
 from brain_coord.measure.speed import StreamSample
+from brain_coord.routing.inputs import NodeRequest
 from brain_coord.routing.vocabulary import ResourceClass
 
 log = structlog.get_logger("brain.browser")
@@ -41,6 +42,8 @@ class TabsTarget:
     speech: Speech
     samples: ClassSamples
     health: TargetHealth
+    request: NodeRequest = field(default_factory=NodeRequest)
+    """What the client wants of every tab."""
     prices: Prices = field(default_factory=lambda: Prices(None, None))
     others_may: bool = False
     """The request left the model open: what tabs cannot do is for the next target, and not refused."""
@@ -84,7 +87,7 @@ class TabsTarget:
             if self.others_may:
                 raise TargetFault("unsupported", str(refused), ran=False, blame=False) from None
             return ChatExchange(self, None, None, refused)
-        pipeline = Pipeline(self.tabs, self.keeper, self.browser_model)
+        pipeline = Pipeline(self.tabs, self.keeper, self.browser_model, self.request)
         try:
             pipeline.open()
         except WorkFault as fault:

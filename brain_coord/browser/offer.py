@@ -61,7 +61,7 @@ class BrowserOffer:
         model = self._model(query)
         if model is None:
             return None
-        decisions = [decide_stage(self.dispatcher.tabs, stage) for stage in model.stages]
+        decisions = [decide_stage(self.dispatcher.tabs, stage, query.node_request) for stage in model.stages]
         return next((decision for decision in decisions if not decision.ranked), decisions[0])
 
     def target(self, query: Query) -> Target | None:
@@ -78,5 +78,6 @@ class BrowserOffer:
             speech,
             self.samples,
             health,
+            query.node_request,
             others_may=query.model == AUTO_MODEL,
         )

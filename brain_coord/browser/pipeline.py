@@ -59,6 +59,8 @@ class Pipeline:
     tabs: Tabs
     keeper: StageKeeper
     model: BrowserModel
+    request: NodeRequest = field(default_factory=NodeRequest)
+    """What the client wants of every tab on the way."""
     hops: list[Hop] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     """All positions that were run, so that a moved stage can be made anew."""
@@ -83,7 +85,7 @@ class Pipeline:
         """
         hops: list[Hop] = []
         for stage in self.model.stages:
-            decision = decide_stage(self.tabs, stage, self._lost)
+            decision = decide_stage(self.tabs, stage, self.request, self._lost)
             eligible = [score.node_id for score in decision.ranked]
             if hops and (hops[-1].tab.tab_id in eligible):
                 hops[-1].stages.append(stage)
@@ -292,8 +294,8 @@ class HopLost(WorkFault):
         self.session = session
 
 
-def decide_stage(tabs: Tabs, stage: Stage, lost: Collection[str] = ()) -> NodeDecision:
+def decide_stage(tabs: Tabs, stage: Stage, request: NodeRequest, lost: Collection[str] = ()) -> NodeDecision:
     """Which tab takes a stage of an answer: the node router over all tabs but those of lost sessions."""
     now, now_s = monotonic(), time.time()
     here = [tab for tab in tabs.online if tab.session is not None and tab.session.session_id not in lost]
-    return decide_node(NodeRequest(), ModelNeed(stage.name), [tab.state(now, now_s) for tab in here])
+    return decide_node(request, ModelNeed(stage.name), [tab.state(now, now_s) for tab in here])

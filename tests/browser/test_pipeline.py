@@ -11,13 +11,19 @@ import pytest
 from brain_coord.browser.chat import LONG_BYTES, TabsTarget
 from brain_coord.browser.chat_request import ChatRefused
 from brain_coord.browser.holders import StageKeeper
+from brain_coord.browser.jobs import Dispatcher
+from brain_coord.browser.offer import CHAT_PATH, BrowserOffer
 from brain_coord.browser.pipeline import Pipeline
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
+from brain_coord.classes.backend import Query
+from brain_coord.classes.browser import BrowserClass
+from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec
 from brain_coord.fleet.node import Session
 from brain_coord.measure.lag import LoopLag
+from brain_coord.routing.inputs import NodeRequest
 from brain_node.contract.messages import Offer, Report
 from tests.support.no_link import NoLink, NoSlots
 
@@ -44,11 +50,11 @@ class Desk:
         return None
 
 
-def lending(tabs, name, stages):
+def lending(tabs, name, stages, region=None):
     tab = tabs.known(name)
     now = monotonic()
     session = Session(f"s-{name}", NoLink(), NoSlots(), f"t-{name}", "127.0.0.1", now, now)
-    tabs.connect(tab, session, SimpleNamespace(report=Report(), offer=Offer(slots=2)))
+    tabs.connect(tab, session, SimpleNamespace(report=Report(), offer=Offer(slots=2, region=region)))
     tab.stages.update(stage.name for stage in stages)
     tabs.measured(tab, 1e9)
     return tab
@@ -59,9 +65,9 @@ def tabs():
     return Tabs(15.0, LoopLag())
 
 
-def pipeline_of(tabs, model, desk):
+def pipeline_of(tabs, model, desk, *request):
     keeper = StageKeeper(tabs, SimpleNamespace(stages=list), desk)
-    return Pipeline(tabs, keeper, model)
+    return Pipeline(tabs, keeper, model, *request)
 
 
 def failures(tab: Tab):
@@ -114,3 +120,21 @@ async def test_a_long_text_is_cut_into_tokens_beside_the_event_loop(model, monke
     exchange = await target.start(job)
     assert (await exchange.head()).status == 400
     assert (threads[0] is not threading.main_thread()) is beside
+
+
+async def test_where_a_region_is_required_only_tabs_in_it_see_the_prompt(tabs, model):
+    eu = NodeRequest(region="eu", require_region=True)
+    lending(tabs, "A", model.stages)
+    shelf = SimpleNamespace(models={model.model_id: model}, stages=list)
+    browser = BrowserClass()
+    browser.work = BrowserOffer(Dispatcher(tabs, None), StageKeeper(tabs, shelf, Desk()), ClassSamples())
+    anywhere = browser.prospect(Query(model.model_id, CHAT_PATH, NodeRequest()))
+    inside = browser.prospect(Query(model.model_id, CHAT_PATH, eu))
+    assert (anywhere.state.available, inside.state.available) == (True, False)
+    assert inside.shortage.endswith("right now (A: not in eu)")
+    near = lending(tabs, "B", model.stages, region="eu")
+    near.active = 1  # so that the other one would be asked first
+    pipeline = pipeline_of(tabs, model, Desk(), eu)
+    pipeline.open()
+    assert {hop.tab.tab_id for hop in pipeline.hops} == {"B"}
+    pipeline.close()
