@@ -33,6 +33,9 @@ KEEPS_OUT: Final = {
 }
 """What a request itself may hold against a class, in words; that it asked for BROWSER_ONLY it knows."""
 
+LACKS: Final = frozenset({Exclusion.UNSUPPORTED, Exclusion.UNAVAILABLE})
+"""What may be missing in a class that the request itself does not keep out."""
+
 DECISIONS: Final = 32
 """Class decisions kept of each question. One takes 10 kB with its record, and there may be hundreds of questions."""
 
@@ -77,12 +80,22 @@ class Decision(NamedTuple):
 
     @property
     def node_decision(self) -> NodeDecision | AutoNodeDecision | None:
-        """That of the selected class; where there is none, of a class that is short."""
+        """That of the selected class; where there is none, of a class whose nodes cannot take it."""
         selected = self.class_decision.selected
         if selected is not None:
             return self.prospects[selected].node_decision
-        short = [each.node_decision for each in self._short_of_capacity() if each.node_decision is not None]
-        return next((each for each in short if each.considered), next(iter(short), None))
+        without = self._without_a_node()
+        return next((each for each in without if each.considered), next(iter(without), None))
+
+    def _without_a_node(self) -> list[NodeDecision | AutoNodeDecision]:
+        """What the node router said of each class that the request may use and whose nodes cannot take it.
+
+        Those that serve the model come first. Where none of its nodes does, a class is unsupported; they are named all the same.
+        """
+        rows = [row for row in self.class_decision.rows if row.exclusions and LACKS.issuperset(row.exclusions)]
+        rows.sort(key=lambda row: Exclusion.UNSUPPORTED in row.exclusions)
+        found = [self.prospects[row.resource_class].node_decision for row in rows]
+        return [each for each in found if each is not None and each.selected is None]
 
     def sentence(self, passed_over: Sequence[PassedOver]) -> str:
         """One line on how the request is routed, or why it cannot be, and on who was `passed_over`."""
@@ -111,7 +124,7 @@ class Decision(NamedTuple):
         Classes that the request itself keeps out are named too: with them it might have been served.
         """
         short = self._short_of_capacity()
-        nodes = [each.node_decision for each in short if each.node_decision is not None]
+        nodes = self._without_a_node()
         sentences = [each.reason for each in nodes if each.considered] or self._nobody(nodes[:1])
         sentences += [each.shortage for each in short if each.shortage is not None]
         sentences += [f"{each.target} {each.reason}" for each in self.passed_over() if each.target.startswith("N-")]
@@ -136,6 +149,9 @@ class Decision(NamedTuple):
         """No node may be asked. `no node has joined` would be untrue while there are some that the request keeps out."""
         kept_out = (self.prospects[row.resource_class].node_decision for row in self._kept_out())
         if nodes and any(each is not None and each.considered for each in kept_out):
+            pinned = nodes[0].request.node
+            if pinned is not None:
+                return [f"{ResourceClass.CLOUD_GPU}: {pinned} is no node of the operator's own"]
             return [f"{ResourceClass.CLOUD_GPU}: no node of the operator's own has joined"]
         return [each.reason for each in nodes]
 
@@ -272,6 +288,9 @@ class Decider:
 
     def _unknown(self, request: ApiRequest) -> ApiError:
         offered = self.models()
+        if request.model in offered and request.wishes.node is not None and request.model not in self.catalog:
+            sentence = f"no Brain Node serves {request.model}, so none can be named for it; leave out `node`"
+            return fault("not_found", sentence, param="node")
         if request.model in offered or request.model in self.catalog or request.model == AUTO_MODEL:
             return fault("not_found", f"no class offers {request.dialect.path} for {request.model}", param="model")
         return fault(

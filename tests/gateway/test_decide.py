@@ -7,6 +7,7 @@ from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider, Decision
+from brain_coord.gateway.errors import ApiError
 from brain_coord.link.slot import SlotQueue
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
@@ -83,3 +84,42 @@ def test_to_come_back_helps_where_capacity_may_come_and_not_where_the_request_is
     join(registry, 2, operator=True, online=False)
     assert decision(registry).may_change
     assert not decision(registry, model=MODEL, privacy="PUBLIC", node=node.node_id, mode="BROWSER_ONLY").may_change
+
+
+OTHER = "qwen/qwen3-0.6b"
+LACKS_OTHER = f"does not serve {OTHER}"
+
+
+def test_an_own_node_that_does_not_serve_the_model_is_named_where_no_other_node_has_joined(registry):
+    join(registry, operator=True)
+    said = f"0 of 1 nodes can serve {OTHER} right now (N-0000…: {LACKS_OTHER})"
+    assert shortage(registry, OTHER) == said
+    assert shortage(registry, OTHER, node="N-0000000000000001") == said
+    assert decision(registry, OTHER).node_decision.reason == said
+
+
+def test_own_nodes_are_named_behind_those_of_strangers(registry):
+    join(registry, 1, online=False)
+    join(registry, 2, operator=True)
+    strangers = f"0 of 1 nodes can serve {OTHER} right now (N-0000…: offline, {LACKS_OTHER})"
+    assert (
+        shortage(registry, OTHER) == f"{strangers}; 0 of 1 nodes can serve {OTHER} right now (N-0000…: {LACKS_OTHER})"
+    )
+    assert decision(registry, OTHER).node_decision.reason == strangers
+
+
+def test_a_strangers_node_named_where_only_the_operators_may_see_the_text_is_called_what_it_is(registry):
+    join(registry, 1)
+    join(registry, 2, operator=True)
+    for model in ("brain/auto", MODEL):
+        said = shortage(registry, model, node="N-0000000000000001", privacy="PRIVATE")
+        barred = "NATIVE_NETWORK: privacy PRIVATE does not allow it, PUBLIC would"
+        assert said == f"CLOUD_GPU: N-0000000000000001 is no node of the operator's own; {barred}"
+
+
+def test_a_node_cannot_be_named_for_a_model_that_only_others_serve(registry):
+    state = ClassState(ResourceClass.EXTERNAL_MODEL, supported=False, available=False)
+    far = FakeClass(ResourceClass.EXTERNAL_MODEL, lambda: state, [], 0.0)
+    with pytest.raises(ApiError) as told:
+        decision(registry, "m", [far], node="N-0000000000000001")
+    assert told.value.message == "no Brain Node serves m, so none can be named for it; leave out `node`"
