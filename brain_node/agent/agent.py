@@ -14,7 +14,7 @@ from brain_node.agent.source import EngineSource
 from brain_node.agent.state_file import State, load_state, save_state
 from brain_node.agent.why import Notices
 from brain_node.contract.identity import Identity
-from brain_node.contract.limits import MAX_MODELS
+from brain_node.contract.limits import FRAME_BYTES, MAX_MODELS
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, Report, Welcome
 from brain_node.exit_codes import OK
 from brain_node.link.client import Link, LinkStatus
@@ -90,7 +90,7 @@ class Agent:
     def welcomed(self, welcome: Welcome) -> None:
         """A session began; a drain that the last one asked for ended with it."""
         self.desk.closed_by.discard("coordinator")
-        self.relay.frame_bytes = min(self.relay.frame_bytes, welcome.limits.frame_bytes)
+        self.relay.frame_bytes = min(FRAME_BYTES, welcome.limits.frame_bytes)
 
     def notice(self, notice: Notice) -> None:
         """Keep what the coordinator says."""

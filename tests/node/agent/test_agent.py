@@ -6,8 +6,17 @@ from brain_node.agent.agent import Agent, Parts
 from brain_node.agent.hardware import Hardware
 from brain_node.agent.source import one_line
 from brain_node.contract.identity import Identity
-from brain_node.contract.limits import MAX_MODELS, MAX_SLOTS
-from brain_node.contract.messages import EngineClaim, Heartbeat, ModelOffer, OfferChanged, decode, encode
+from brain_node.contract.limits import FRAME_BYTES, MAX_MODELS, MAX_SLOTS
+from brain_node.contract.messages import (
+    EngineClaim,
+    Heartbeat,
+    Limits,
+    ModelOffer,
+    OfferChanged,
+    Welcome,
+    decode,
+    encode,
+)
 from brain_node.link.dial import Dialer
 from brain_node.link.url import parse_coordinator
 from brain_node.settings import resolve
@@ -70,3 +79,11 @@ async def test_a_reader_that_fails_leaves_the_last_reading_in_force(agent, monke
     monkeypatch.setattr(agent.hardware._feed, "get", fail)
     await agent.hardware.sample()
     assert agent.report() == before
+
+
+@pytest.mark.parametrize(("said", "sent"), [(1024, 1024), (4 * FRAME_BYTES, FRAME_BYTES)])
+async def test_the_largest_frame_is_what_the_coordinator_of_this_session_takes(agent, said, sent):
+    for frame_bytes in (512, said):
+        limits = Limits(body_bytes=1, frame_bytes=frame_bytes, spare_slots=1)
+        agent.welcomed(Welcome(session="s", heartbeat_s=15.0, ping_s=20.0, slot_ticket="t", limits=limits))
+    assert agent.relay.frame_bytes == sent
