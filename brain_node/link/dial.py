@@ -65,6 +65,8 @@ class Dialer:
         self.url = url
         self._context = tls_context(ca_file) if url.secure else None
         self._environ = os.environ if environ is None else environ
+        self._lookup: asyncio.Future[list[Any]] | None = None
+        """The question to the name server that is under way."""
 
     async def link(self) -> ClientConnection:
         """An open websocket for the link.
@@ -138,5 +140,20 @@ class Dialer:
         A host whose IPv6 leads nowhere must not use up the time in which IPv4 would have answered.
         """
         async with asyncio.timeout(OPEN_TIMEOUT_S):
-            found = await asyncio.to_thread(socket.getaddrinfo, self.url.host, self.url.port, type=socket.SOCK_STREAM)
-            return await start_connection(found, happy_eyeballs_delay=HAPPY_EYEBALLS_S)
+            return await start_connection(await self._addresses(), happy_eyeballs_delay=HAPPY_EYEBALLS_S)
+
+    async def _addresses(self) -> list[Any]:
+        """What the name stands for now; all who ask meanwhile share one question.
+
+        A name server that does not answer holds a thread for as long as it likes, and supervision needs threads too.
+        """
+        if self._lookup is None:
+            asking = asyncio.to_thread(socket.getaddrinfo, self.url.host, self.url.port, type=socket.SOCK_STREAM)
+            self._lookup = asyncio.ensure_future(asking)
+            self._lookup.add_done_callback(self._looked_up)
+        return await asyncio.shield(self._lookup)
+
+    def _looked_up(self, lookup: "asyncio.Future[list[Any]]") -> None:
+        self._lookup = None
+        if not lookup.cancelled():
+            lookup.exception()  # nobody may have waited so long

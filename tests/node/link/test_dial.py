@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from websockets.asyncio import client as websockets_client
@@ -14,6 +16,7 @@ from brain_node.link.faults import LinkError, fault_of, retry_after_s
 from brain_node.link.url import parse_coordinator
 from tests.support.certificates import PrivateCa
 from tests.support.connect_proxy import ConnectProxy
+from tests.support.eventually import eventually
 from tests.support.node_doubles import Linked
 from tests.support.raw_coordinator import RawCoordinator
 
@@ -225,3 +228,29 @@ def test_the_words_of_whoever_answers_stay_on_one_plain_line():
     close = Close(4000, "bye\x1b[2J\r\nroot@host:~#")
     fault = fault_of(ConnectionClosedError(close, None), 0.0)
     assert fault.message == "the coordinator closed the connection (4000: bye [2J  root@host:~#)"
+
+
+async def test_a_name_server_that_does_not_answer_holds_one_thread_however_many_wait_for_it(monkeypatch):
+    answer, asked = threading.Event(), []
+
+    def getaddrinfo(host, *_, **__):
+        asked.append(host)
+        assert answer.wait(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    dialer = Dialer(parse_coordinator("http://coordinator.example"), environ={})
+    dials = [asyncio.create_task(dialer.slot("t", 1024)) for _ in range(8)]
+    try:
+        await eventually(lambda: asked)
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: "supervision goes on") == "supervision goes on"
+    finally:
+        answer.set()
+        ended = await asyncio.gather(*dials, return_exceptions=True)
+    assert {fault_of(error, 0.0).code for error in ended} == {"dns"}
+    assert asked == ["coordinator.example"]
+    with pytest.raises(socket.gaierror):
+        await dialer.link()
+    assert len(asked) == 2, "the next one asks anew"
