@@ -5,12 +5,16 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+import brain_coord.cli
 import brain_coord.cli.shapes
+import brain_node.cli
 import brain_node.cli.shapes
 from brain_coord.config.load import variables
 from brain_coord.gateway.errors import CODES
@@ -147,3 +151,24 @@ def test_the_examples_of_the_api_are_json_or_python_that_parses():
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL):
         for line in block.splitlines():
             assert shlex.split(line, comments=True) is not None
+
+
+def helps(name: str, command: Any, parent: typer.Context | None = None) -> Iterator[tuple[str, str]]:
+    """The help of a command and of all below it, as an 80 column terminal shows it."""
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
+    yield context.command_path, command.get_help(context)
+    for child, under in getattr(command, "commands", {}).items():
+        yield from helps(child, under, context)
+
+
+@pytest.mark.parametrize(("program", "app"), [("brain-node", brain_node.cli.app), ("brain-coord", brain_coord.cli.app)])
+def test_every_help_says_what_to_write_and_cuts_no_sentence(program: str, app: typer.Typer, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, text in helps(program, typer.main.get_command(app)):
+        _, _, options = text.partition("\nOptions:\n")
+        options, _, commands = options.partition("\nCommands:\n")
+        assert not re.search(r"<(?![a-z]+\||=)", options), (
+            name
+        )  # as Python's types stand; so do only choices and bounds
+        assert "..." not in commands, name
+        assert max(map(len, text.splitlines())) <= 80, name

@@ -44,6 +44,8 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app = typer.Typer(
         name="brain-coord",
         no_args_is_help=True,
+        rich_markup_mode=None,  # boxes break names in narrow terminals and show Python's types
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
     )

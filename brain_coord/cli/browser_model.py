@@ -18,14 +18,16 @@ browser_model_app = typer.Typer(no_args_is_help=True, help="Language models whos
 def add(
     data_dir: DataDir,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A dense Qwen3 checkpoint: safetensors and tokenizer.")],
-    model_id: Annotated[str, typer.Option("--id", help="Name under which clients ask for it.")],
+    model_id: Annotated[str, typer.Option("--id", metavar="NAME", help="Name under which clients ask for it.")],
     stages: Annotated[
-        int, typer.Option(min=1, help="Into how many parts its layers are cut; a tab holds one or more.")
+        int, typer.Option(min=1, metavar="N", help="Into how many parts its layers are cut; a tab holds one or more.")
     ] = 1,
-    replicas: Annotated[int, typer.Option(min=1, max=8, help="Tabs that hold each part, where there are enough.")] = 2,
+    replicas: Annotated[
+        int, typer.Option(min=1, max=8, metavar="N", help="Tabs that hold each part, where there are enough.")
+    ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Hash a checkpoint and offer it to tabs; a running coordinator takes it within seconds. Nothing is copied."""
+    """Hash a checkpoint and offer it to tabs. A running coordinator takes it within seconds; nothing is copied."""
     try:
         with own_folder(data_dir):
             model = add_model(data_dir, folder, model_id, stages=stages, replicas=replicas)

@@ -17,11 +17,13 @@ def check_config(
     data_dir: DataDir,
     file: Annotated[
         Path | None,
-        typer.Argument(show_default="as for serve", help="File to check; default: the one that serve would read."),
+        typer.Argument(
+            show_default="as for serve", metavar="FILE", help="File to check; default: the one that serve would read."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a configuration as `serve` would read it, environment included. Nothing is started or changed."""
+    """Check a configuration as `serve` would read it. The environment counts too; nothing is started or changed."""
     named = file or (Path(value) if (value := os.environ.get("BRAIN_COORD_CONFIG")) else None)
     try:
         loaded = load(data_dir, None if named is None else named.expanduser().absolute())

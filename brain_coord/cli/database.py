@@ -28,7 +28,7 @@ def _database(data_dir: Path) -> Iterator[Database]:
 
 @db_app.command("check")
 def check(data_dir: DataDir, as_json: AsJson = False) -> None:
-    """Say whether the schema is the newest this version knows; exit code 1 when it is not."""
+    """Say whether the schema is the newest this version knows. The exit code is 1 when it is not."""
     with _database(data_dir) as database:
         found = schema_check(database.readers)
     if as_json:
@@ -63,7 +63,7 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty folder; made with mode 0700.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy the embedded store and the signing key, also while the coordinator runs.
+    """Copy the embedded store and the signing key. The coordinator may run meanwhile.
 
     To restore: stop the coordinator, move everything out of its data folder (a coord.db-wal that a crash left there would
     change what is restored), copy both files in, with your config.toml, start it again. Where receipts were given after

@@ -19,7 +19,7 @@ key_app = typer.Typer(no_args_is_help=True, help="API keys for those who send re
 def create(
     data_dir: DataDir,
     plan: Annotated[Plan, typer.Option(help="Limits and routing defaults of the key.")] = "free",
-    label: Annotated[str | None, typer.Option(help="A name to recognise the key by.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="TEXT", help="A name to recognise the key by.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it. It is shown this once; the store keeps only its hash."""
@@ -51,7 +51,7 @@ def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
 
 @key_app.command("revoke")
 def revoke(data_dir: DataDir, key_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
-    """Revoke a key for good; a running coordinator refuses it within a second."""
+    """Revoke a key for good. A running coordinator refuses it within a second."""
     with open_store(data_dir, write=True) as connection:
         done = api_keys.revoke_key(connection, key_id, time.time())
         good = [] if done else [key.key_id for key in api_keys.list_keys(connection) if key.revoked_s is None]

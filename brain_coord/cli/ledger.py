@@ -38,12 +38,12 @@ def ledger(
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Before this time (ISO 8601, UTC).")] = None,
     catalog: Annotated[
-        Path | None, typer.Option(help="Model allowlist with the parameters, if not the shipped one.")
+        Path | None, typer.Option(metavar="FILE", help="Model allowlist with the parameters, if not the shipped one.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sum up tokens, work units (parameters x tokens / 2^20) and prices, for each node and each key, by model."""
+    """Sum up tokens, work and prices for each node and key. Rows are by model; a work unit is parameters x tokens / 2^20."""
     models = _catalog(catalog)
     accounts = Accounts()
     with open_store(data_dir, write=False) as connection:

@@ -86,7 +86,7 @@ def _row(node: dict[str, Any]) -> list[str]:
 
 @nodes_app.command("show")
 def show(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
-    """Show one node: state and way back, claims beside measurements, its score term by term, each event."""
+    """Show one node. It tells state and way back, claims beside measurements, its score term by term, each event."""
     node_id = _one_node(data_dir, node)
 
     def offline() -> dict[str, Any]:
@@ -104,10 +104,10 @@ def show(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
 def ban(
     data_dir: DataDir,
     node: NodeName,
-    reason: Annotated[str, typer.Option(help="What the node is told.")] = DEFAULT_BAN,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="What the node is told.")] = DEFAULT_BAN,
     as_json: AsJson = False,
 ) -> None:
-    """Ban a node: it gets no work and may not join, whatever name it takes with this key."""
+    """Ban a node: it gets no work and may not join. The ban holds whatever name it takes with this key."""
     _act(data_dir, node, "ban", as_json, reason=reason)
 
 
@@ -119,7 +119,7 @@ def unban(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
 
 @nodes_app.command("trust")
 def trust(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
-    """Vouch for a node: its answers and token counts may stand for its model's. It is ranked like any other."""
+    """Vouch for a node. Its answers and token counts may stand for its model's; it is ranked like any other."""
     _act(data_dir, node, "trust", as_json)
 
 
@@ -137,13 +137,13 @@ def drain(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
 
 @nodes_app.command("undrain")
 def undrain(data_dir: DataDir, node: NodeName, as_json: AsJson = False) -> None:
-    """Take a node back into service; it links anew as soon as it runs no job."""
+    """Take a node back into service. It links anew as soon as it runs no job."""
     _act(data_dir, node, "undrain", as_json)
 
 
 @nodes_app.command("addresses")
 def addresses(data_dir: DataDir, as_json: AsJson = False) -> None:
-    """Show who joins from where: nodes by network address, as the running coordinator saw them."""
+    """Show who joins from where. Nodes are counted by network address, as the running coordinator saw them."""
     rows = ask_running(data_dir, "node_addresses")
     if as_json:
         print_json(rows)

@@ -7,7 +7,7 @@ import typer
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, own_folder, print_json
 from brain_coord.web.operator.secret import create_secret, revoke_secret
 
-operator_app = typer.Typer(no_args_is_help=True, help="Who may log in to the operator's pages at /network/operator.")
+operator_app = typer.Typer(no_args_is_help=True, help="Who may log in to the pages at /network/operator.")
 
 
 @operator_app.command("create")

@@ -26,7 +26,9 @@ def prune(
     older_than: Annotated[
         str, typer.Option(metavar="TIME", help="Delete receipts of requests that came longer ago, such as 90d.")
     ],
-    chain: Annotated[str | None, typer.Option(help="Only receipts of this chain; all chains otherwise.")] = None,
+    chain: Annotated[
+        str | None, typer.Option(metavar="CHAIN", help="Only receipts of this chain; all chains otherwise.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete old receipts from the start of their chain. What is kept verifies: it goes on from a hash that was signed."""

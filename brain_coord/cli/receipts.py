@@ -33,10 +33,10 @@ BAD = 1
 
 @receipts_app.command("verify")
 def verify(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Receipts as JSON lines or JSON; - is stdin.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Receipts as JSON lines or JSON; - is stdin.")],
     data_dir: DataDir,
     signer: Annotated[
-        Path | None, typer.Option(help="Key history to trust: what GET /v1/signer answers, in a file.")
+        Path | None, typer.Option(metavar="FILE", help="Key history to trust: what GET /v1/signer answers, in a file.")
     ] = None,
     public_key: Annotated[str | None, typer.Option(metavar="BASE64", help="Public key to trust.")] = None,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def verify(
 def export(
     data_dir: DataDir,
     key: Annotated[str | None, typer.Option(metavar="ID", help="Only receipts of this API key.")] = None,
-    chain: Annotated[str | None, typer.Option(help="Only receipts of this chain.")] = None,
+    chain: Annotated[str | None, typer.Option(metavar="CHAIN", help="Only receipts of this chain.")] = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="From this time on (ISO 8601, UTC).")
     ] = None,
@@ -69,7 +69,9 @@ def export(
     form: Annotated[
         Literal["jsonl", "csv"], typer.Option("--format", help="JSON lines (verifiable) or CSV.")
     ] = "jsonl",
-    output: Annotated[Path | None, typer.Option(help="File to write, with mode 0600; - or nothing is stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write, with mode 0600; - or nothing is stdout.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write receipts in the order of their chain. JSON lines are what `receipts verify` takes."""

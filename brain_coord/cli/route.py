@@ -52,7 +52,7 @@ def route(
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the decisions as JSON.")] = False,
 ) -> None:
-    """Decide class and node for a snapshot or again for a receipt, and say why. Nothing is executed."""
+    """Decide for a snapshot, or again for a receipt, and say why. It decides class and node; nothing is executed."""
     if (snapshot is None) == (receipt is None):
         raise typer.BadParameter("give one of them", param_hint="--snapshot or --receipt")
     if receipt is not None:

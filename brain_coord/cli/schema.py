@@ -12,10 +12,11 @@ from brain_node.contract.nearest import did_you_mean
 
 def schema(
     command: Annotated[
-        list[str] | None, typer.Argument(help="Such as `nodes` or `nodes show`; all of them when left out.")
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Such as `nodes` or `nodes show`; all of them when left out."),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of what a command prints with --json, exact for this version."""
+    """Print the JSON Schema of a command's --json. It is exact for this version."""
     if not command:
         print_json({name: TypeAdapter(shape).json_schema() for name, shape in SHAPES.items()})
         return

@@ -27,6 +27,7 @@ ConfigFile = Annotated[
         "--config",
         envvar="BRAIN_COORD_CONFIG",
         show_default="config.toml in the data folder, if it is there",
+        metavar="FILE",
         help="Configuration file (TOML).",
     ),
 ]
@@ -62,14 +63,20 @@ def url_of(host: str, port: int, root_path: str = "", scheme: str = "http") -> s
 def serve_command(
     data_dir: DataDir,
     config: ConfigFile = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 or :: for every network.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. Default: 8470.")] = None,
-    catalog: Annotated[Path | None, typer.Option(help="Model allowlist to use instead of the shipped one.")] = None,
-    root_path: Annotated[str | None, typer.Option(help="Path prefix that a proxy in front keeps, e.g. /brain.")] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate chain (PEM); with --tls-key it serves https.")
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 or :: for every network.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Port; 0 takes a free one. Default: 8470.")] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Model allowlist to use instead of the shipped one.")
+    ] = None,
+    root_path: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Path prefix that a proxy in front keeps, e.g. /brain.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM); with --tls-key it serves https.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key of the certificate (PEM).")] = None,
     community_first: Annotated[
         CommunityFirst | None,
         typer.Option(
@@ -78,13 +85,13 @@ def serve_command(
     ] = None,
     open_join: Annotated[bool, typer.Option("--open-join", help="Let nodes join without a token.")] = False,
     trusted_proxy: Annotated[
-        list[str] | None, typer.Option(help="Proxy whose forwarded headers count; repeat for more.")
+        list[str] | None, typer.Option(metavar="ADDRESS", help="Proxy whose forwarded headers count; repeat for more.")
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(help="Origin whose pages may call the API; repeat for more.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Origin whose pages may call the API; repeat for more.")
     ] = None,
     drain_timeout: Annotated[
-        float | None, typer.Option(help="Seconds that streams get to end at a stop. Default: 30.")
+        float | None, typer.Option(metavar="SECONDS", help="Seconds that streams get to end at a stop. Default: 30.")
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Default: info.")
@@ -93,7 +100,7 @@ def serve_command(
         bool | None, typer.Option("--json-logs/--plain-logs", help="Default: JSON off a terminal.")
     ] = None,
 ) -> None:
-    """Run the coordinator until SIGTERM or Ctrl-C; a second signal ends it at once, SIGHUP reloads the configuration."""
+    """Run the coordinator until SIGTERM or Ctrl-C. A second signal ends it at once, SIGHUP reloads the configuration."""
     given: dict[str, Any] = {
         "host": host,
         "port": port,

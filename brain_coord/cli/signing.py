@@ -32,7 +32,7 @@ def new_chain(data_dir: DataDir, as_json: AsJson = False) -> None:
 
 @keys_app.command("list")
 def list_(data_dir: DataDir, as_json: AsJson = False) -> None:
-    """Show the key history of every chain; as JSON it is what `receipts verify --signer` takes."""
+    """Show the key history of every chain. As JSON it is what `receipts verify --signer` takes."""
     with open_store(data_dir, write=False) as connection:
         histories = publish_all(list_signer_keys(connection))
     if as_json:

@@ -12,7 +12,7 @@ HEADS: Final = ("coordinator", "address", "nodes", "heard", "")
 
 
 def status(data_dir: DataDir, as_json: AsJson = False) -> None:
-    """Show the running coordinator in short: requests, nodes, receipts, and the coordinators of its cluster."""
+    """Show the running coordinator in short. It tells of requests, nodes, receipts, and the coordinators of its cluster."""
     seen = ask_running(data_dir, "status")
     if as_json:
         print_json(seen)

@@ -42,6 +42,7 @@ DataDir = Annotated[
         envvar="BRAIN_COORD_DATA_DIR",
         default_factory=default_data_dir,
         show_default="the user's data folder",
+        metavar="FOLDER",
         help="The coordinator's data folder.",
     ),
 ]

@@ -44,7 +44,7 @@ def tabs(
 def ban(
     data_dir: DataDir,
     tab: TabName,
-    reason: Annotated[str, typer.Option(help="What the tab's page shows.")] = DEFAULT_BAN,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="What the tab's page shows.")] = DEFAULT_BAN,
     as_json: AsJson = False,
 ) -> None:
     """Ban a tab: its link ends and it may not come back with this key."""

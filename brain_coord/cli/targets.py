@@ -8,7 +8,7 @@ from brain_coord.cli.store_access import AsJson, DataDir, print_json
 
 
 def targets(data_dir: DataDir, as_json: AsJson = False) -> None:
-    """List the upstreams of CLOUD_GPU and EXTERNAL_MODEL: state, models, load, and what is wrong with them."""
+    """List the upstreams and what is wrong with them. It tells state, models and load of those of CLOUD_GPU and EXTERNAL_MODEL."""
     listed = ask_running(data_dir, "targets")
     if as_json:
         print_json(listed)

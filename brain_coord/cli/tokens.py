@@ -37,12 +37,12 @@ def create(
         bool, typer.Option("--operator", help="Nodes that join with it are the operator's own hardware.")
     ] = False,
     uses: Annotated[
-        int | None, typer.Option(min=1, help="How many nodes it admits; any number when not given.")
+        int | None, typer.Option(min=1, metavar="N", help="How many nodes it admits; any number when not given.")
     ] = None,
     ttl: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it admits new nodes, such as 12h or 7d.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="A name to recognise the token by.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="TEXT", help="A name to recognise the token by.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a token and print it. It is shown this once; the store keeps only its hash."""

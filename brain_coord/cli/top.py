@@ -24,11 +24,13 @@ DECISION_HEADS: Final = ("time", "outcome", "model", "to", "first output", "tok/
 
 def top(
     data_dir: DataDir,
-    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(min=0.2, max=60, metavar="SECONDS", help="Seconds between two looks.")
+    ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave; so it does off a terminal.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the fleet: nodes, slots, speeds, models and the latest decisions. Ctrl-C leaves."""
+    """Watch the fleet; Ctrl-C leaves. It shows nodes, slots, speeds, models and the latest decisions."""
     first = _look(data_dir)
     if as_json:
         print_json(first)

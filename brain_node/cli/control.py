@@ -28,13 +28,13 @@ def _warn_if_forgotten(answer: dict[str, Any]) -> None:
 
 
 def stop(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Stop the agent: no new jobs, running streams may end within the drain limit. Twice: at once."""
+    """Stop the agent; running streams may end first. No new jobs; what runs has the drain limit, and a second `stop` ends it at once."""
     answer = ask_agent(data_dir, "/stop", "POST", as_json=as_json)
     print_json(answer) if as_json else typer.echo("stopping")
 
 
 def why(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Say why the coordinator skipped this node in the last hour, by reason and count."""
+    """Say why the coordinator skipped this node. Counts of the last hour, by reason."""
     answer = ask_agent(data_dir, "/why", as_json=as_json)
     if as_json:
         print_json(answer)

@@ -15,16 +15,19 @@ from brain_node.settings import Settings, SettingsError, resolve
 
 def doctor(
     url: Annotated[
-        str | None, typer.Argument(help="Address of the coordinator. (env: BRAIN_NODE_URL)", show_default=False)
+        str | None,
+        typer.Argument(metavar="URL", help="Address of the coordinator. (env: BRAIN_NODE_URL)", show_default=False),
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="vllm, attach or mock.", show_default="vllm")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Model meant to be served; repeat it.")] = None,
-    catalog: Annotated[Path | None, typer.Option(help="Allowlist that replaces the shipped one.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="Private CA of the coordinator, PEM.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="KIND", help="vllm, attach or mock. Default: vllm.")] = None,
+    model: Annotated[list[str] | None, typer.Option(metavar="ID", help="Model meant to be served; repeat it.")] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Allowlist that replaces the shipped one.")
+    ] = None,
+    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Private CA of the coordinator, PEM.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check driver, engine, models, disk, ports, orphans, clock, proxy, TLS and the way to the coordinator.
+    """Check all that `join` needs. Driver, engine, models, disk, ports, orphans, clock, proxy, TLS and the way to the coordinator are looked at.
 
     Ends with 0 when nothing stands in the way of `join`, else with the exit code that `join` would end with.
     """

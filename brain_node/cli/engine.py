@@ -25,9 +25,7 @@ from brain_node.engine.errors import EngineError
 from brain_node.engine.install import InstallOptions, install_engine, plan_install
 from brain_node.engine.progress import progress_for
 
-app = typer.Typer(
-    no_args_is_help=True, help="Install an engine (vLLM) into its own environment, and list what is there."
-)
+app = typer.Typer(no_args_is_help=True, help="Install an engine (vLLM), and list what is there.")
 
 INTERRUPTED = 130
 
@@ -42,6 +40,7 @@ DataDir = Annotated[
         "--data-dir",
         envvar="BRAIN_NODE_DATA_DIR",
         default_factory=_default_data_dir,
+        metavar="FOLDER",
         help="The node's data folder; engines lie in its folder `engines`, or in $BRAIN_NODE_ENGINES_DIR.",
         show_default="the user's data folder",
     ),
@@ -54,12 +53,13 @@ def install(
     data_dir: DataDir,
     cpu: Annotated[bool, typer.Option("--cpu", help="The engine for machines without an NVIDIA card.")] = False,
     cuda: Annotated[bool, typer.Option("--cuda", help="The regular engine, for NVIDIA cards.")] = False,
-    version: Annotated[str, typer.Option("--version", help="Version of vLLM.")] = DEFAULT_VERSION,
+    version: Annotated[str, typer.Option("--version", metavar="VERSION", help="Version of vLLM.")] = DEFAULT_VERSION,
     torch_index: Annotated[
         str | None,
         typer.Option(
             "--torch-index",
             envvar=TORCH_INDEX_VARIABLE,
+            metavar="URL",
             help="A package index that has torch for CPU, tried before pip's own sources.",
             show_envvar=True,
         ),
@@ -68,7 +68,7 @@ def install(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be installed where, and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Install vLLM into an environment of its own (CPU about 1 minute and 2.5 GB; CUDA several minutes and 9 GB).
+    """Install vLLM into an environment of its own. CPU: about 1 minute and 2.5 GB; CUDA: several minutes and 9 GB.
 
     Without --cpu or --cuda the machine decides: CUDA where an NVIDIA driver is, else CPU. Can be stopped at any time
     and run again: it goes on where it was.
@@ -118,7 +118,7 @@ def list_engines(data_dir: DataDir, as_json: AsJson = False) -> None:
 def show(
     data_dir: DataDir,
     name: Annotated[
-        str | None, typer.Argument(help="Such as cpu-0.32.0; the one a join would use if left out.")
+        str | None, typer.Argument(metavar="NAME", help="Such as cpu-0.32.0; the one a join would use if left out.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -22,7 +22,7 @@ PATIENCE_S: Final = 30.0
 
 
 def gpus(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Show this machine's NVIDIA cards: memory, who uses it, state, and what is wrong with them.
+    """Show this machine's NVIDIA cards and what is wrong with them. It tells their memory, who uses it, and their state.
 
     Ends with 69 when the driver cannot be asked or no card can be used.
     """

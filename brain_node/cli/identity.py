@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Show, save or restore this node's 
 
 @app.command()
 def show(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Print the node id; a coordinator keeps this node's reputation under it."""
+    """Print the node id. A coordinator keeps this node's reputation under it."""
     path = _path(data_dir)
     identity = _load(path)
     if as_json:
@@ -33,7 +33,7 @@ def show(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Argument(help="File to write (0600); `-` for standard output.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write (0600); `-` for standard output.")],
     data_dir: DataDir = None,
 ) -> None:
     """Save the private key. Whoever has it can be this node: treat the file as a password."""
@@ -52,7 +52,7 @@ def export(
 
 @app.command(name="import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="File that `export` wrote; `-` for standard input.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `export` wrote; `-` for standard input.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the identity that is there.")] = False,
     data_dir: DataDir = None,
 ) -> None:

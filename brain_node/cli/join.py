@@ -22,52 +22,70 @@ if TYPE_CHECKING:
 
 def join(
     url: Annotated[
-        str | None, typer.Argument(help="Address of the coordinator. (env: BRAIN_NODE_URL)", show_default=False)
+        str | None,
+        typer.Argument(metavar="URL", help="Address of the coordinator. (env: BRAIN_NODE_URL)", show_default=False),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="File that holds the join token. (env: BRAIN_NODE_TOKEN_FILE, or BRAIN_NODE_TOKEN itself)"),
+        typer.Option(
+            metavar="FILE",
+            help="File that holds the join token. (env: BRAIN_NODE_TOKEN_FILE, or BRAIN_NODE_TOKEN itself)",
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Model to serve; repeat it, or say `auto`. (env: BRAIN_NODE_MODELS)", autocompletion=complete_model
+            metavar="ID",
+            help="Model to serve; repeat it, or say `auto`. (env: BRAIN_NODE_MODELS)",
+            autocompletion=complete_model,
         ),
     ] = None,
     catalog: Annotated[
-        Path | None, typer.Option(help="Allowlist that replaces the shipped one. (env: BRAIN_NODE_CATALOG)")
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowlist that replaces the shipped one. (env: BRAIN_NODE_CATALOG)"),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Most tokens a request; less needs less memory. (env: BRAIN_NODE_CONTEXT)")
+        str | None,
+        typer.Option(metavar="TOKENS", help="Most tokens a request; less needs less memory. (env: BRAIN_NODE_CONTEXT)"),
     ] = None,
-    slots: Annotated[str | None, typer.Option(help="Most jobs at a time. (env: BRAIN_NODE_SLOTS)")] = None,
-    region: Annotated[str | None, typer.Option(help="Where this machine is. (env: BRAIN_NODE_REGION)")] = None,
+    slots: Annotated[str | None, typer.Option(metavar="N", help="Most jobs at a time. (env: BRAIN_NODE_SLOTS)")] = None,
+    region: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where this machine is. (env: BRAIN_NODE_REGION)")
+    ] = None,
     ask: Annotated[
-        str | None, typer.Option(help="Asked price, USD per million tokens. (env: BRAIN_NODE_ASK_USD_PER_1M)")
+        str | None,
+        typer.Option(metavar="USD", help="Asked price, USD per million tokens. (env: BRAIN_NODE_ASK_USD_PER_1M)"),
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            help="vllm (launched and supervised), attach (a server that runs already) or mock. (env: BRAIN_NODE_ENGINE)",
-            show_default="vllm",
+            metavar="KIND",
+            help="vllm (launched and supervised), attach (a server that runs already) or mock. Default: vllm. (env: BRAIN_NODE_ENGINE)",
         ),
     ] = None,
     engine_url: Annotated[
-        str | None, typer.Option(help="attach: address of the running server. (env: BRAIN_NODE_ENGINE_URL)")
+        str | None,
+        typer.Option(metavar="URL", help="attach: address of the running server. (env: BRAIN_NODE_ENGINE_URL)"),
     ] = None,
     serve: Annotated[
         list[str] | None,
-        typer.Option(help="attach: ID=SERVED_NAME for each model; repeat it. (env: BRAIN_NODE_SERVE)"),
+        typer.Option(
+            metavar="ID=SERVED_NAME", help="attach: ID=SERVED_NAME for each model; repeat it. (env: BRAIN_NODE_SERVE)"
+        ),
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(help="Private CA of the coordinator, PEM. (env: BRAIN_NODE_CA_FILE)")
+        Path | None, typer.Option(metavar="FILE", help="Private CA of the coordinator, PEM. (env: BRAIN_NODE_CA_FILE)")
     ] = None,
     drain_timeout: Annotated[
         str | None,
-        typer.Option(help="Seconds that streams get at a stop. (env: BRAIN_NODE_DRAIN_TIMEOUT)", show_default="60"),
+        typer.Option(
+            metavar="SECONDS",
+            help="Seconds that streams get at a stop. Default: 60. (env: BRAIN_NODE_DRAIN_TIMEOUT)",
+        ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info or warning. (env: BRAIN_NODE_LOG_LEVEL)", show_default="info")
+        str | None,
+        typer.Option(metavar="LEVEL", help="debug, info or warning. Default: info. (env: BRAIN_NODE_LOG_LEVEL)"),
     ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Log lines instead of the live panel, also on a terminal.")

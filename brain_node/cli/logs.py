@@ -26,10 +26,14 @@ LOOK_S: Final = 0.3
 def logs(
     model: Annotated[
         str | None,
-        typer.Argument(help="A model, for its engine's log; without it, the agent's.", autocompletion=complete_log),
+        typer.Argument(
+            metavar="MODEL",
+            help="A model, for its engine's log; without it, the agent's.",
+            autocompletion=complete_log,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many of the last lines.")] = 50,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, metavar="N", help="How many of the last lines.")] = 50,
     data_dir: DataDir = None,
 ) -> None:
     """Print the last lines of the agent's log, or of a model's engine."""

@@ -27,12 +27,14 @@ from brain_node.settings import SettingsError, resolve
 
 CatalogFile = Annotated[
     Path | None,
-    typer.Option("--catalog", help="Use this catalog instead of the shipped one. (env: BRAIN_NODE_CATALOG)"),
+    typer.Option(
+        "--catalog", metavar="FILE", help="Use this catalog instead of the shipped one. (env: BRAIN_NODE_CATALOG)"
+    ),
 ]
 
 
 def models(data_dir: DataDir = None, catalog: CatalogFile = None, as_json: AsJson = False) -> None:
-    """Show every model of the catalog against this machine: where it fits and with what context, or why it does not."""
+    """Show which models of the catalog fit on this machine. It tells with what context, or why not."""
     try:
         settings = resolve({"catalog": catalog}, os.environ, data_dir)
         allowed = with_checkpoints(load_catalog(settings.catalog))

@@ -9,6 +9,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
+        metavar="FOLDER",
         help="The agent's data folder. (env: BRAIN_NODE_DATA_DIR)",
         show_default="the user's data folder",
     ),

@@ -12,10 +12,11 @@ from brain_node.exit_codes import USAGE
 
 def schema(
     command: Annotated[
-        list[str] | None, typer.Argument(help="Such as `status` or `engine list`; all of them when left out.")
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Such as `status` or `engine list`; all of them when left out."),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of what a command prints with --json, exact for this version."""
+    """Print the JSON Schema of a command's --json. It is exact for this version."""
     from pydantic import TypeAdapter
 
     from brain_node.cli.shapes import SHAPES

@@ -81,7 +81,7 @@ def install(
 
 @app.command()
 def uninstall(system: System = False, dry_run: DryRun = False) -> None:
-    """Stop and remove the service; the data folder, and with it the identity, stays."""
+    """Stop and remove the service. The data folder, and with it the identity, stays."""
     path = _folder(system=system) / UNIT_NAME
     if not path.exists():
         fail("not_installed", f"there is no {path}", "use --system for the machine's own service", UNAVAILABLE)
