@@ -1,7 +1,9 @@
 """`brain-node join`: lend this machine to a coordinator."""
 
+import contextlib
 import logging
 import os
+import resource
 import sys
 from collections import deque
 from pathlib import Path
@@ -140,6 +142,7 @@ def _run(settings: Settings, *, panel: bool) -> int:
         secrets=settings.secrets,
         recent=recent,
     )
+    _raise_open_files()
     try:
         agent = build_agent(settings)
         code = uvloop.run(_life(agent, show))
@@ -151,6 +154,13 @@ def _run(settings: Settings, *, panel: bool) -> int:
         # The panel is the last thing on the screen; what ended the agent has to be below it, in plain words.
         fail(agent.fault.code, agent.fault.message, agent.fault.next_step, code)
     return code
+
+
+def _raise_open_files() -> None:
+    """Have as many files open as the system lets us: a job takes two, and a shell's usual limit is 1,024."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # a system that bounds it elsewhere too
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _life(agent: "Agent", show: "Show | None") -> int:

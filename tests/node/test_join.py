@@ -1,6 +1,7 @@
 """`brain-node join` as a process: joining, draining, stopping, and what it leaves behind."""
 
 import asyncio
+import resource
 import signal
 import stat
 
@@ -258,6 +259,28 @@ async def test_a_killed_agent_leaves_nothing_that_stops_the_next(data_dir):
             second = await coordinator.link()
             assert first.hello["node_id"] == second.hello["node_id"]
             assert (await node.status())["running"]
+
+
+async def test_the_files_that_a_shell_allows_do_not_bound_the_jobs_of_a_node(data_dir):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with FakeEngine() as engine, RawCoordinator() as coordinator:
+        options = ("--engine-url", engine.url, "--serve", "qwen/qwen2.5-7b-instruct=served-name", "--slots", "80")
+        node = NodeProcess(coordinator.url, data_dir, *options, engine="attach")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            await node.__aenter__()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        try:
+            link = await coordinator.link()
+            offer = link.hello["offer"]
+            while not offer["models"]:
+                offer = (await link.next("offer"))["offer"]
+            await link.say("open_slots", n=80)
+            for _ in range(80):
+                await coordinator.slot()
+        finally:
+            await node.__aexit__()
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ def limits() -> list[Finding]:
     if shared < LITTLE_SHM_BYTES:
         step = "engines over several cards need it: in a container, start it with --ipc=host or --shm-size"
         findings.append(warn("limits", f"shared memory is small ({gib(shared)})", step))
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    files = max(resource.getrlimit(resource.RLIMIT_NOFILE))  # an agent raises its own to what it may have
     if files < FEW_FILES:
-        findings.append(warn("limits", f"only {files} open files are allowed", "raise it (ulimit -n, LimitNOFILE=)"))
+        findings.append(warn("limits", f"only {files} open files are allowed", "raise it (ulimit -Hn, LimitNOFILE=)"))
     return findings or [ok("limits", f"shared memory {gib(shared)}, {files} open files")]
 
 
