@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from brain_node.contract.messages import printable
+
 
 class CauseKind(StrEnum):
     """What is known to end an engine or to keep it from starting."""
@@ -47,6 +49,11 @@ class Cause:
     """The log lines that show it, first the telling one."""
     figures: dict[str, float] = field(default_factory=dict)
     """Numbers read from the evidence; their names carry the unit."""
+
+    def __post_init__(self) -> None:
+        """It may hold words of a hub, or of whoever answers on an engine's port: one line, and not without end."""
+        object.__setattr__(self, "message", printable(self.message)[:_LINE_LENGTH])
+        object.__setattr__(self, "evidence", tuple(map(printable, self.evidence)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +267,7 @@ def _unknown(said: Sequence[str], code: int | None) -> Cause:
     ended = "ended" if code is None else f"exited with code {code}"
     message = f"the engine {ended}" + (f": {first}" if first else " and said nothing about it")
     rest = said[said.index(first) :] if first else said[-_EVIDENCE_LINES:]
-    return Cause(
-        CauseKind.UNKNOWN, message[:_LINE_LENGTH], "look into the engine's log: brain-node logs", _evidence(rest)
-    )
+    return Cause(CauseKind.UNKNOWN, message, "look into the engine's log: brain-node logs", _evidence(rest))
 
 
 def _evidence(rest: Sequence[str]) -> tuple[str, ...]:

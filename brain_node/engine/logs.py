@@ -1,4 +1,7 @@
-"""What an engine says: kept in a file of its own that is rotated, and the last lines in memory, secrets taken out."""
+"""What an engine says: kept in a file of its own that is rotated, and the last lines in memory.
+
+Secrets are taken out, and what a terminal would obey: an engine may repeat a client's words.
+"""
 
 import os
 import re
@@ -6,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from brain_node.contract.messages import printable
 
 KEEP_LINES: Final = 200
 LONGEST_LINE_BYTES: Final = 8192
@@ -89,7 +94,7 @@ class EngineLog:
             self._descriptor = None
 
     def _take(self, raw: bytes) -> None:
-        text = raw[:LONGEST_LINE_BYTES].decode(errors="replace").rstrip()
+        text = printable(raw[:LONGEST_LINE_BYTES].decode(errors="replace")).rstrip()
         if not text:
             return
         for secret in self._secrets:

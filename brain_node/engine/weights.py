@@ -239,7 +239,7 @@ def _cause(kind: CauseKind, text: str, hub: Hub, model: HubModel) -> Cause:
 
 
 def _lost(model: HubModel, why: str, evidence: tuple[str, ...] = ()) -> Cause:
-    message = f"fetching {model.repo} failed: {why}"[:400]
+    message = f"fetching {model.repo} failed: {why}"
     return Cause(CauseKind.DOWNLOAD_FAILED, message, "it goes on by itself; check the network if it does not", evidence)
 
 

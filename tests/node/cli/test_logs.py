@@ -14,7 +14,7 @@ def folder(data_dir):
     folder = data_dir / "logs"
     folder.mkdir()
     (folder / "agent.log").write_text(
-        '{"model": "a/b", "event": "engine_state", "level": "info", "timestamp": "T1", "n": 1}\n'
+        '{"model": "a/b", "event": "engine_state", "level": "info", "timestamp": "T1", "n": "\\u001b[2J"}\n'
         '{"event": "failed", "level": "error", "timestamp": "T2", "exception": "Traceback:\\n  line"}\n'
         "no json\n"
     )
@@ -26,7 +26,9 @@ def folder(data_dir):
 def test_the_agents_records_are_shown_as_lines(run, folder):
     result = run("logs")
     assert result.exit_code == OK
-    assert result.stdout == ("T1 info    engine_state model=a/b n=1\nT2 error   failed\nTraceback:\n  line\nno json\n")
+    assert result.stdout == (
+        "T1 info    engine_state model=a/b n='\\x1b[2J'\nT2 error   failed\nTraceback:\n  line\nno json\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["qwen/qwen3-8b", "qwen--qwen3-8b", "8b"])

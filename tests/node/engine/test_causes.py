@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brain_node.engine.causes import CauseKind, classify, first_error_line
+from brain_node.engine.causes import Cause, CauseKind, classify, first_error_line
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -145,3 +145,10 @@ def test_evidence_is_short():
     cause = classify(["ValueError: out of memory " + "x" * 5000, *["more"] * 50], 1)
     assert len(cause.evidence) == 4
     assert max(map(len, cause.evidence)) <= 400
+
+
+def test_a_strangers_words_are_one_line_and_not_without_end():
+    cause = Cause(CauseKind.PORT_TAKEN, "what answers lists \x1b[2J\n" + "x" * 5000, "", ("evil \x1b[2J",))
+    assert cause.message.startswith("what answers lists  [2J x")
+    assert len(cause.message) == 400
+    assert cause.evidence == ("evil  [2J",)

@@ -46,6 +46,12 @@ def test_files_are_private_and_rotated(log):
     assert "line 199" in log.path.read_text()
 
 
+def test_nothing_that_a_terminal_would_obey_is_kept(log):
+    log.feed(b"a client's \x1b]0;title\x07 and \xc2\x9b2J\n\tindented naive-\xc3\xaf\n")
+    assert log.tail() == ("a client's  ]0;title  and  2J", " indented naive-\u00ef")
+    assert "\x1b" not in log.path.read_text()
+
+
 @pytest.mark.parametrize(
     "text",
     [
