@@ -13,6 +13,7 @@ import structlog
 
 from brain_node.agent.source import Changed, Places, details_of, one_line
 from brain_node.contract.messages import EngineClaim, Job, ModelOffer
+from brain_node.engine.probe import whole_answer
 from brain_node.link.url import is_loopback
 from brain_node.relay.lease import Endpoint, Lease
 
@@ -144,7 +145,7 @@ class AttachSource:
     async def _check(self, http: aiohttp.ClientSession) -> None:
         try:
             async with http.get(self._base + "/v1/models") as response:
-                listed = orjson.loads(await response.read()) if response.status == 200 else None
+                listed = orjson.loads(await whole_answer(response)) if response.status == 200 else None
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._missed(_cause_of(error))
@@ -196,7 +197,7 @@ def _listed(body: Any) -> dict[str, int | None] | None:
 async def _version(http: aiohttp.ClientSession, base: str) -> str | None:
     try:
         async with http.get(base + "/version") as response:
-            body = orjson.loads(await response.read()) if response.status == 200 else {}
+            body = orjson.loads(await whole_answer(response)) if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return None
     version = body.get("version") if isinstance(body, dict) else None

@@ -5,7 +5,11 @@ from typing import Final
 
 import aiohttp
 
-_GENERATED: Final = re.compile(rb"^vllm:generation_tokens_total(?:\{[^}]*\})? ([0-9.eE+]+)", re.MULTILINE)
+from brain_node.engine.probe import whole_answer
+
+_GENERATED: Final = re.compile(
+    rb"^vllm:generation_tokens_total(?:\{[^}]*\})? (\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=\s|$)", re.MULTILINE
+)
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=2.0)
 
 
@@ -30,7 +34,7 @@ async def generated_tokens(http: aiohttp.ClientSession, base_url: str) -> float 
     """All tokens an engine has made since its start, or `None` when it does not say."""
     try:
         async with http.get(base_url + "/metrics", timeout=_TIMEOUT) as response:
-            text = await response.read()
+            text = await whole_answer(response)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None
     counts = [float(match.group(1)) for match in _GENERATED.finditer(text)]

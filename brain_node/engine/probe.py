@@ -84,7 +84,7 @@ class EngineProbe:
             async with self._session.post(
                 f"{self._base}/v1/completions", json=body, headers=self._headers, timeout=timeout
             ) as answer:
-                text = await _whole(answer)
+                text = await whole_answer(answer)
                 if answer.status >= 500:
                     return CanaryResult.SILENT
                 if answer.status != 200:
@@ -97,13 +97,17 @@ class EngineProbe:
         try:
             timeout = aiohttp.ClientTimeout(total=self._timeout_s)
             async with self._session.get(f"{self._base}{path}", headers=self._headers, timeout=timeout) as answer:
-                return await _whole(answer) if answer.status == 200 else None
+                return await whole_answer(answer) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError):
             return None
 
 
-async def _whole(answer: aiohttp.ClientResponse) -> bytes:
-    """The whole body, unless somebody else answers on the port and never stops."""
+async def whole_answer(answer: aiohttp.ClientResponse) -> bytes:
+    """The whole body of an engine's answer.
+
+    Raises:
+        aiohttp.ClientPayloadError: it does not end; somebody else may answer on the port.
+    """
     body = bytearray()
     async for chunk in answer.content.iter_any():
         body += chunk

@@ -56,6 +56,11 @@ class ScriptedServer:
                 await writer.wait_closed()
 
 
+def plain(body: bytes) -> bytes:
+    """A whole answer."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
 def saying(*pieces: bytes, stays: bool = True, pause_s: float = 0.002) -> Answer:
     """Write the pieces one by one, so that each is likely to be read alone."""
 

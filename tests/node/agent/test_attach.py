@@ -9,7 +9,7 @@ from brain_node.agent.attach import AttachSource, EngineUrlError, engine_base
 from brain_node.contract.messages import Job
 from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine
-from tests.support.scripted_server import ScriptedServer
+from tests.support.scripted_server import ScriptedServer, plain
 
 MODEL = "qwen/qwen2.5-7b-instruct"
 JOB = Job(id="j", model=MODEL, path="/v1/chat/completions", deadline_s=1.0, body_bytes=0)
@@ -69,16 +69,13 @@ async def test_a_model_is_offered_while_the_server_lists_it():
 LISTED = b'{"data": [{"id": "served-name", "max_model_len": 4096}]}'
 
 
-def plain(body: bytes) -> bytes:
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-
-
 @pytest.mark.parametrize(
     "rubbish",
     [
         plain(b'{"data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
         plain(b'{"data": [{"id": "served-name", "max_model_len": 1%s}]}' % (b"0" * 400)),
         b"SSH-2.0-server\r\n\r\n",
+        plain(b"x" * 5_000_000),
     ],
 )
 async def test_rubbish_is_told_as_such_and_the_next_look_is_as_good_as_ever(rubbish):
