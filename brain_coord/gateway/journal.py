@@ -105,7 +105,8 @@ class Record:
             node_decision = decision.node_decision
             served_model = resource_class = node_id = price = details = None
         else:
-            node_decision = decision.prospects[target.resource_class].node_decision
+            # What answered in place of a node was asked because of that node, so its decision is told.
+            node_decision = decision.prospects[target.resource_class].node_decision or decision.node_decision
             served_model, resource_class, node_id = target.model, str(target.resource_class), target.node_id
             price = _price(target, request.dialect.path, tokens)
             details = getattr(target, "details", None)  # a `Detailed`: a protocol's own check takes far longer

@@ -13,6 +13,7 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.target import TargetFault
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.relay import PhaseLimits
+from brain_coord.web.view.trace import trace_of
 from tests.support.configured import Configured
 from tests.support.eventually import eventually
 from tests.support.fake_openai import FakeOpenAi
@@ -398,6 +399,10 @@ async def test_a_hung_node_of_two_is_fallen_back_from(coordinator, stream):
         reply = await coordinator.chat(FIRST, stream=stream, mode="COMMUNITY", max_tokens=5)
         coordinator.reload(rules)
     assert "far " in reply.text
+    receipt = await coordinator.receipt(reply.headers["x-brain-receipt"])
+    assert [attempt["cause"] for attempt in receipt["attempts"]] == ["timeout", None]
+    assert receipt["decision"]["node"]["decision"]["selected"] == hung.node_id
+    assert trace_of(receipt).sentence.startswith(f"NATIVE_NETWORK (COMMUNITY) → {hung.node_id[:6]}…: score ")
     assert hung.jobs[0].cancelled.is_set()
 
 

@@ -209,7 +209,9 @@ def _sentence(body: Mapping[str, Any], chosen: Mapping[str, Any], node_record: M
         return reason or chosen.get("reason") or ""
     if reason is None:
         return str(chosen.get("reason") or "")
-    return f"{body['class'] or chosen['selected']} ({body['mode']}) → {reason}"
+    selected = (node_record.get("decision") or {}).get("selected")
+    by_attempts = (attempt["class"] for attempt in body["attempts"] if attempt["target"] == selected)
+    return f"{next(by_attempts, body['class'] or chosen['selected'])} ({body['mode']}) → {reason}"
 
 
 def _filtered(name: str, privacy: Privacy, plaintext: bool) -> FilteredClass:
