@@ -100,12 +100,16 @@ class Slots:
                 self._spawn(self._connection(next(self._ids)))
         for slot in self.pool.to_close(now):
             self.pool.closed(slot)
-            self._spawn(self._sockets[slot].close(1000, "idle"))
+            self._spawn(self._retire(slot))
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _retire(self, slot: int) -> None:
+        if slot in self._sockets and slot not in self.pool.active:  # else it ended by itself, or a job came just now
+            await self._sockets[slot].close(1000, "idle")
 
     async def _wait(self) -> None:
         now = time.monotonic()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from brain_node.link import dial, slots
+from brain_node.link.slot_pool import SlotPool
 from tests.support.eventually import eventually
 from tests.support.node_doubles import Linked, Owner, Runner
 from tests.support.raw_coordinator import RawCoordinator
@@ -204,6 +205,29 @@ async def test_an_idle_surplus_is_closed_after_a_while(monkeypatch):
 
 
 @pytest.mark.case("D-02")
+async def test_a_job_that_comes_just_as_its_idle_connection_is_closed_is_done(monkeypatch):
+    runner = Held()
+    async with RawCoordinator() as coordinator, Linked(coordinator.url, Owner(slots=2), runner) as node:
+        slot, _ = await coordinator.slot(), await coordinator.slot()
+        held = node.link.slots
+        choose = SlotPool.to_close
+        job = b'{"type":"job","id":"late","model":"brain/mock","path":"/v1/chat/completions","deadline_s":9,"body_bytes":0}'
+
+        def chosen(pool: SlotPool, now: float) -> list[int]:
+            closing = choose(pool, now)
+            if closing and not runner.started:  # what the loop finds in its sockets before it goes on
+                arrived = held._sockets[closing[0]].data_received
+                asyncio.get_running_loop().call_soon(arrived, b"\x81\x7e" + len(job).to_bytes(2, "big") + job)
+            return closing
+
+        monkeypatch.setattr(SlotPool, "to_close", chosen)
+        held.set_slots(1)
+        await eventually(lambda: runner.started == ["late"])
+        runner.release.set()
+        reply = await slot.reply()
+        assert (reply.end["id"], reply.end["ok"]) == ("late", True)
+
+
 async def test_idle_lines_outlive_a_proxy_that_cuts_quiet_ones(monkeypatch):
     monkeypatch.setattr(dial, "SLOT_KEEPALIVE_S", 0.1)
     async with (
