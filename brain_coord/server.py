@@ -19,6 +19,7 @@ from brain_coord.coordinator import Coordinator
 from brain_coord.gateway.cors import with_cors
 from brain_coord.gateway.guard import GuardedConnection
 from brain_coord.gateway.http import Receive, Scope, Send
+from brain_coord.gateway.tls import Door, tls_context
 from brain_coord.link.wire import NodeSocket
 from brain_coord.settings import Settings
 
@@ -69,7 +70,8 @@ class _App:
         return answered
 
 
-def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.Config:
+def _config(coordinator: Coordinator, app: _App, settings: Settings, context: ssl.SSLContext | None) -> uvicorn.Config:
+    kind = GuardedConnection.bound_by(coordinator.bounds)
     return uvicorn.Config(
         app,
         interface="asgi3",
@@ -79,14 +81,12 @@ def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.
         access_log=False,
         lifespan="off",
         loop="uvloop",
-        http=GuardedConnection.bound_by(coordinator.bounds),
+        http=kind if context is None else Door.before(kind, context),
         ws=NodeSocket,
         ws_max_size=512 * 1024,
         ws_ping_interval=20.0,
         ws_ping_timeout=None,  # a late pong is no proof of death; silence is judged by heartbeats
         ws_per_message_deflate=False,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=10,
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
@@ -99,10 +99,12 @@ def _config(coordinator: Coordinator, app: _App, settings: Settings) -> uvicorn.
 class Reloader:
     """Takes a changed configuration on SIGHUP. A bad one changes nothing."""
 
-    def __init__(self, coordinator: Coordinator, app: _App, config: uvicorn.Config, read: Callable[[], Loaded]) -> None:
+    def __init__(
+        self, coordinator: Coordinator, app: _App, context: ssl.SSLContext | None, read: Callable[[], Loaded]
+    ) -> None:
         self._coordinator = coordinator
         self._app = app
-        self._config = config
+        self._context = context
         self._read = read
         self._lock = asyncio.Lock()
 
@@ -120,8 +122,8 @@ class Reloader:
             kept = self._coordinator.reconfigure(loaded.settings)
             self._app.renew()
             settings = self._coordinator.settings
-            if isinstance(self._config.ssl, ssl.SSLContext) and settings.tls_cert is not None:
-                self._config.ssl.load_cert_chain(settings.tls_cert, settings.tls_key)
+            if self._context is not None and settings.tls_cert is not None:
+                self._context.load_cert_chain(settings.tls_cert, settings.tls_key)
             log.info("configuration reloaded", needs_restart=kept)
 
 
@@ -158,8 +160,8 @@ async def serve(
     coordinator = await Coordinator.start(settings)
     coordinator.bounds.files = _raise_open_files()
     app = _App(coordinator)
-    config = _config(coordinator, app, settings)
-    server = _Server(config)
+    context = None if settings.tls_cert is None else tls_context(settings.tls_cert, settings.tls_key)
+    server = _Server(_config(coordinator, app, settings, context))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -175,7 +177,7 @@ async def serve(
         loop.add_signal_handler(number, on_signal)
     reloads: set[asyncio.Task[None]] = set()
     if read is not None:
-        reloader = Reloader(coordinator, app, config, read)
+        reloader = Reloader(coordinator, app, context, read)
 
         def on_hang_up() -> None:
             task = loop.create_task(reloader.reload())

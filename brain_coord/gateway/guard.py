@@ -7,7 +7,7 @@ ever. A body is bounded where it is read.
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
 
@@ -18,12 +18,23 @@ from brain_coord.gateway.http import Event, Receive
 from brain_coord.link.turnstile import Turnstile
 
 
+class Idle(Protocol):
+    """A connection of which nothing is lost when it ends."""
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The event loop."""
+
+    def hang_up(self) -> None:
+        """End it."""
+
+
 @dataclass(slots=True)
 class ConnectionBounds:
     """Shared by every connection of a server; changed by a reload. Times in seconds.
 
     Attributes:
-        connections: most HTTP connections; the websockets of nodes are not counted.
+        connections: most HTTP connections, TLS handshakes included; the websockets of nodes are not counted.
         head_bytes: largest request line with headers.
         headers: most headers.
         head_s: the most that a head may take from its first byte.
@@ -40,7 +51,7 @@ class ConnectionBounds:
     stall_s: float = 30.0
     files: int = 1 << 20
     open: int = 0
-    idle: dict["GuardedConnection", float] = field(default_factory=dict)
+    idle: dict["Idle", float] = field(default_factory=dict)
     """Since when, by the monotonic clock; the one that is idle for longest comes first."""
     timer: TimerHandle | None = None
 
@@ -62,9 +73,11 @@ class ConnectionBounds:
         oldest.hang_up()
         return True
 
-    def watch(self, loop: AbstractEventLoop) -> None:
-        """Some connection waits for its next request; one timer, for whichever waits longest, is enough for all."""
-        self.timer = loop.call_later(self.idle_s, self._end_idle)
+    def waits(self, connection: Idle) -> None:
+        """It waits for its next request; one timer, for whichever waits longest, is enough for all."""
+        self.idle[connection] = monotonic()
+        if self.timer is None:
+            self.timer = connection.loop.call_later(self.idle_s, self._end_idle)
 
     def _end_idle(self) -> None:
         self.timer, now = None, monotonic()
@@ -163,10 +176,7 @@ class GuardedConnection(ClientConnection):
         if self._heading:
             self._start_head_timer()
         else:
-            bounds = self.bounds
-            bounds.idle[self] = monotonic()
-            if bounds.timer is None:
-                bounds.watch(self.loop)
+            self.bounds.waits(self)
 
     def data_received(self, data: bytes) -> None:
         """A head that does not end with what came is timed, and counted; bodies are bounded elsewhere."""
