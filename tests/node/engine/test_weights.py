@@ -129,6 +129,17 @@ async def test_half_a_file_that_was_damaged_is_noticed_and_fetched_anew(hub, ser
     assert (folder / "model.safetensors").read_bytes() == LARGE
 
 
+async def test_a_small_file_that_a_crash_of_the_machine_left_without_content_is_fetched_anew(hub):
+    folder, _ = await fetch(hub)
+    config = (folder / "config.json").read_bytes()
+    blob = (folder / "config.json").resolve()
+    blob.unlink()
+    blob.with_name(f"{blob.name}.1a2b.incomplete").write_bytes(bytes(len(config)))
+    assert "damaged" in (await fault(hub)).message
+    folder, _ = await fetch(hub)
+    assert (folder / "config.json").read_bytes() == config
+
+
 async def test_a_download_ends_with_the_agent_that_wanted_it(hub, served):
     served.pause_after = 2_000_000
     code = (
