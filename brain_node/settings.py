@@ -22,6 +22,8 @@ from brain_node.exit_codes import CONFIG, USAGE
 EngineKind = Literal["vllm", "attach", "mock"]
 ENGINE_KINDS: Final = ("vllm", "attach", "mock")
 FILE_NAME: Final = "config.toml"
+KEY_NAME: Final = "node.key"
+"""The node's identity in its data folder; there since the first join."""
 
 
 class SettingsError(Exception):
@@ -334,16 +336,19 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], data_dir: Path
             break
         else:
             values[each.name], sources[each.name] = each.default, "default"
-    warnings = (*_token(values, sources, content, path), *stray_variables(environ))
+    warnings = (*_token(values, sources, content, folder), *stray_variables(environ))
     return Settings(data_dir=folder, sources=sources, warnings=warnings, **values)
 
 
 _RANK: Final = {"flag": 0, "environment": 1, "file": 2, "default": 3}
 
 
-def _token(values: dict[str, Any], sources: dict[str, str], content: dict[str, Any], path: Path) -> tuple[str, ...]:
-    """Settle the token between its two settings: the one from the stronger source wins."""
-    warnings = []
+def _token(values: dict[str, Any], sources: dict[str, str], content: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """Settle the token between its two settings: the one from the stronger source wins, and no token is none.
+
+    A token is needed once. A node that has joined must not stay down because the file is gone since.
+    """
+    path, warnings = folder / FILE_NAME, []
     if any(content.get(each.name) for each in FIELDS if each.secret) and read_private(path)[1]:
         warnings.append(f"{path} holds a secret and others could read it: permissions tightened to 0600")
     file: Path | None = values["token_file"]
@@ -354,17 +359,21 @@ def _token(values: dict[str, Any], sources: dict[str, str], content: dict[str, A
     try:
         text, loose = read_private(file)
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError) and (folder / KEY_NAME).exists():
+            warnings.append(f"the token file {file} is gone: a coordinator that knows this node asks for no token")
+            return tuple(warnings)
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SettingsError(f"cannot read the token file {file}: {reason}", "check the path") from None
     if loose:
         warnings.append(f"{file} could be read by others: permissions tightened to 0600")
     try:
-        values["token"] = _join_token(text) or None
+        token = _join_token(text)
     except ValueError as error:
         raise SettingsError(
             f"the token file {file} holds no join token: {error}", "name the file that it is in"
         ) from None
-    sources["token"] = f"{sources['token_file']} ({file})"
+    if token:
+        values["token"], sources["token"] = token, f"{sources['token_file']} ({file})"
     return tuple(warnings)
 
 

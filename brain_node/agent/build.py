@@ -1,7 +1,6 @@
 """Putting an agent together from its settings, with every fault of configuration found before anything starts."""
 
 from pathlib import Path
-from typing import Final
 
 from brain_node.agent.agent import Agent, Parts
 from brain_node.agent.attach import AttachSource, EngineUrlError
@@ -19,9 +18,7 @@ from brain_node.engine.surroundings import Surroundings
 from brain_node.link.dial import Dialer
 from brain_node.link.url import parse_coordinator
 from brain_node.plan.records import AUTO
-from brain_node.settings import Settings, SettingsError
-
-KEY_NAME: Final = "node.key"
+from brain_node.settings import KEY_NAME, Settings, SettingsError
 
 
 def key_path(data_dir: Path) -> Path:

@@ -54,8 +54,6 @@ Show = Callable[[AgentControl], Coroutine[Any, Any, None]]
 
 async def run_agent(agent: Agent, show: Show | None = None) -> int:
     """Run an agent and its local API; the exit code."""
-    for warning in agent.settings.warnings:
-        log.warning("settings", note=warning)
     if agent.settings.token and not agent.dialer.url.secure and not agent.dialer.url.loopback:
         log.warning("token_unencrypted", note="the join token travels without TLS: use https")
     log.info(

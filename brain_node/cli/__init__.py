@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Lend this machine's GPUs to a coordinator.",
 )
-_TELL_THEMSELVES = ("join", "doctor")
+_TELL_THEMSELVES = ("join", "doctor", "service")
 """Commands that show what is odd about the settings in their own way."""
 
 

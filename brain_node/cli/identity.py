@@ -13,9 +13,7 @@ from brain_node.cli.status import print_json
 from brain_node.contract.identity import Identity, IdentityError, load_identity
 from brain_node.contract.secret_file import read_private, write_private
 from brain_node.exit_codes import CONFIG, TEMPORARY, UNAVAILABLE, USAGE
-from brain_node.settings import data_dir_of
-
-KEY_NAME = "node.key"
+from brain_node.settings import KEY_NAME, data_dir_of
 
 app = typer.Typer(no_args_is_help=True, help="Show, save or restore this node's identity.")
 

@@ -122,6 +122,7 @@ def join(
 
 def _run(settings: Settings, *, panel: bool) -> int:
     # Imported here: `status` and `--help` must not pay for the agent.
+    import structlog
     import uvloop
 
     from brain_node.agent.build import build_agent
@@ -143,6 +144,9 @@ def _run(settings: Settings, *, panel: bool) -> int:
         recent=recent,
     )
     _raise_open_files()
+    log = structlog.get_logger(__name__)
+    for warning in settings.warnings:
+        log.warning("settings", note=warning)
     try:
         agent = build_agent(settings)
         code = uvloop.run(_life(agent, show))

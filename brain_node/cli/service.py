@@ -53,14 +53,16 @@ def install(
         fail_with(error)
     if settings.url is None:
         fail("no_url", "no coordinator is named", "brain-node service install https://coordinator.example", USAGE)
-    if settings.sources["token"].startswith("environment"):
+    if settings.sources["token"] == "environment BRAIN_NODE_TOKEN":  # noqa: S105 — a variable's name
         fail("token_in_environment", "a service does not see this shell's BRAIN_NODE_TOKEN", "use --token-file", USAGE)
     for each in FIELDS:
-        if each.secret and settings.sources[each.name].startswith("environment"):
+        if each.secret and settings.sources[each.name] == f"environment {each.variable}":
             place = settings.data_dir / FILE_NAME
             typer.echo(
                 f"the service does not see this shell's {each.variable}: put `{each.name}` into {place}", err=True
             )
+    for warning in settings.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     text = unit_text(_spec(settings, system=system))
     path = _folder(system=system) / UNIT_NAME
     if dry_run:

@@ -62,6 +62,15 @@ CapabilityBoundingSet=
 # Not set on purpose: PrivateDevices and ProtectClock hide the cards, MemoryDenyWriteExecute stops compiled kernels.
 """
 
+_CREDENTIAL: Final = "${CREDENTIALS_DIRECTORY}/token"
+"""As ExecStart finds it, also where systemd is too old for `%d`."""
+
+_CREDENTIALS: Final = """\
+LoadCredential=token:{path}
+# What stands for a token file that is gone, which must not stop a node that has joined: none.
+SetCredential=token:\\n
+"""
+
 _TAIL: Final = """
 [Install]
 WantedBy={target}
@@ -86,20 +95,20 @@ def unit_text(spec: UnitSpec) -> str:
     """The unit file."""
     words = list(spec.command)
     if spec.system and spec.token_file:
-        words += ["--token-file", "%d/token"]
+        words += ["--token-file", _CREDENTIAL]
     head = _HEAD.format(
         command=" ".join(_quoted(word) for word in words),
         permanent=" ".join(map(str, PERMANENT)),
         stop_s=int(spec.drain_timeout_s) + _STOP_MARGIN_S,
     )
-    credential = f"LoadCredential=token:{spec.token_file}\n" if spec.token_file else ""
+    credential = _CREDENTIALS.format(path=spec.token_file.replace("%", "%%")) if spec.token_file else ""
     middle = _SYSTEM.format(credential=credential) if spec.system else ""
     return head + middle + _TAIL.format(target="multi-user.target" if spec.system else "default.target")
 
 
 def _quoted(word: str) -> str:
     """A word of ExecStart: `%` and `$` mean themselves, blanks and quotes stay inside."""
-    if word == "%d/token":
+    if word == _CREDENTIAL:
         return word
     word = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
     return f'"{word}"' if not word or any(c in word for c in " \t'\"\\;") else word

@@ -158,6 +158,24 @@ def test_a_bad_flag_is_a_usage_error_and_a_bad_variable_is_not(folder):
     assert "BRAIN_NODE_SLOTS" in variable.value.message
 
 
+def test_a_node_that_has_joined_needs_no_token_file_any_more(folder, tmp_path):
+    (folder / "node.key").touch()
+    settings = resolve({"token_file": tmp_path / "no-such-file"}, {}, folder)
+    assert settings.token is None
+    assert "no-such-file is gone" in settings.warnings[0]
+
+
+def test_an_empty_token_file_is_none(folder, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("\n")
+    path.chmod(0o600)
+    assert resolve({"token_file": path}, {}, folder).token is None
+    write(folder, 'token = "FILE-TESTSECRET"\n')
+    settings = resolve({"token_file": path}, {}, folder)
+    assert settings.token == "FILE-TESTSECRET"
+    assert settings.sources["token"] == f"file {folder / 'config.toml'}"
+
+
 def test_a_missing_token_file_is_named(folder, tmp_path):
     with pytest.raises(SettingsError, match="no-such-file"):
         resolve({"token_file": tmp_path / "no-such-file"}, {}, folder)

@@ -101,8 +101,34 @@ def test_a_system_unit_gets_its_token_as_a_credential(run, tmp_path):
         "service", "install", "--system", "--dry-run", "https://c.example", "--token-file", str(tmp_path / "token")
     )
     assert f"LoadCredential=token:{tmp_path / 'token'}" in result.stdout
-    assert "--token-file %d/token" in result.stdout
+    assert "--token-file ${CREDENTIALS_DIRECTORY}/token" in result.stdout
     assert result.stdout.count("--token-file") == 1
+
+
+def test_a_unit_starts_without_its_token_file(tmp_path):
+    fields = service_section(unit_text(UnitSpec(("join",), True, 60.0, "/etc/100%/token")))
+    assert ("LoadCredential", "token:/etc/100%%/token") in fields
+    assert ("SetCredential", "token:\\n") in fields  # an empty value would be no value, by systemd's syntax
+
+
+def test_a_token_file_named_in_this_shell_is_the_services_too(run, tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("NODE-TESTSECRET")
+    (tmp_path / "token").chmod(0o600)
+    monkeypatch.setenv("BRAIN_NODE_TOKEN_FILE", str(tmp_path / "token"))
+    result = run("service", "install", "--dry-run", "https://c.example")
+    assert f"--token-file {tmp_path / 'token'}" in result.stdout
+    assert result.stderr == ""
+
+
+def test_what_is_odd_about_the_settings_is_told_before_it_is_installed(run, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "node.key").touch()
+    monkeypatch.setenv("BRAIN_NODE_SLOT", "3")
+    result = run("service", "install", "--dry-run", "https://c.example", "--token-file", str(tmp_path / "no-such-file"))
+    assert [line[:30] for line in result.stderr.splitlines()] == [
+        "warning: the token file " + str(tmp_path)[:6],
+        "warning: environment BRAIN_NOD",
+    ]
 
 
 def test_what_was_said_in_this_shell_and_this_folder_holds_for_the_service_too(run, tmp_path, monkeypatch):
