@@ -17,6 +17,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
 from brain_coord.measure.slots import BorneSlots
 from brain_coord.receipts.body import ReceiptDraft
+from brain_coord.receipts.chain import Sealed
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
@@ -74,10 +75,9 @@ class StoredReceipts:
         sealed = await self.store.get_receipt(receipt_id)
         return None if sealed is None else sealed.envelope()
 
-    async def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[bytes]:
+    def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[Sealed]:
         """The receipts of one key."""
-        async for sealed in self.store.export_receipts(key_id, since_s, until_s):
-            yield sealed.line()
+        return self.store.export_receipts(key_id, since_s, until_s)
 
     async def signer(self) -> dict[str, Any]:
         """The published history of this coordinator's chain, with those of `others` whose receipts are in its store."""

@@ -68,7 +68,10 @@ CODES: dict[str, tuple[int, str]] = {
         "Large requests use up the memory set aside for bodies; see Retry-After. Small ones go through.",
     ),
     "too_many_connections": (503, "The coordinator has as many open connections as it allows; see Retry-After."),
-    "store_unavailable": (503, "The request could not be recorded, and the operator chose to refuse in that case."),
+    "store_unavailable": (
+        503,
+        "The store is away: a key, a receipt or this request needs it. Nothing was changed; see Retry-After.",
+    ),
     "deadline": (504, "The request's deadline passed before an answer."),
     "incomplete": (502, "The answer broke off after it had begun; what was sent stands, nothing else follows."),
     "internal": (500, "A fault of the coordinator; its log has the request id."),

@@ -12,6 +12,7 @@ from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.openapi import ERRORS, generation_paths
 from brain_coord.gateway.routes import dry_run, health, models, nodes, receipts
 from brain_coord.gateway.routes.context import SECURITY, ApiContext
+from brain_coord.store.errors import StoreUnavailable
 
 ErrorPage = Callable[[Request, ApiError], Response | None]
 """What a browser gets for an error; `None` where JSON is right."""
@@ -35,6 +36,7 @@ def quiet_app(context: ApiContext, error_page: ErrorPage) -> FastAPI:
     for module in (models, receipts, nodes, dry_run, health):
         app.include_router(module.router)
     app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(StoreUnavailable, _store_away)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(Exception, _internal_error)
@@ -52,6 +54,11 @@ def _answer(request: Request, error: ApiError) -> Response:
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return _answer(request, error)
+
+
+async def _store_away(request: Request, _: Exception) -> Response:
+    sentence = "the store is away, and nothing was changed; try again shortly"
+    return _answer(request, fault("store_unavailable", sentence, retry_after_s=5))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -43,7 +43,7 @@ def csv_head() -> str:
 def csv_row(receipt: Sealed) -> str:
     """One receipt as a line; what is unknown is an empty cell."""
     envelope = receipt.envelope()
-    return _line([_cell(_at(envelope, path)) for path in _PATHS.values()])
+    return _line([cell(_at(envelope, path)) for path in _PATHS.values()])
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
@@ -52,8 +52,8 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _cell(value: Any) -> Any:
-    # Spreadsheets run text that begins like a formula, and a client chooses the model's name.
+def cell(value: Any) -> Any:
+    """A value as a spreadsheet may have it: it runs text that begins like a formula, and not every name is ours."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 

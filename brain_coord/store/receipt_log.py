@@ -37,6 +37,8 @@ class ReceiptStore(StoreCore):
 
     async def get_receipt(self, receipt_id: str) -> Sealed | None:
         """The receipt with an id."""
+        if not receipt_id.isprintable():  # anybody may ask for anything, and PostgreSQL takes no text with a NUL
+            return None
         spooled = None if self._ledger is None else self._ledger.spool.find(receipt_id)
         return spooled or await self.read(partial(receipt_rows.get_receipt, receipt_id=receipt_id))
 

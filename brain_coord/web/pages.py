@@ -11,7 +11,6 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from brain_coord.routing.inputs import AUTO_MODEL
 from brain_coord.routing.vocabulary import Mode, Privacy
-from brain_coord.store.errors import StoreUnavailable
 from brain_coord.web.render import SECURITY, fragment, page
 from brain_coord.web.site import Site
 from brain_coord.web.view.api import groups_of
@@ -89,10 +88,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
     @router.get("/network/tabs/{tab_id}")
     async def tab(tab_id: str) -> HTMLResponse:
         """One browser tab: measured and checked beside claimed, its score term by term, what it had a part in."""
-        try:
-            found = await site.tabs.page(tab_id)
-        except StoreUnavailable:
-            return missing("Not now", "Tabs that are not here cannot be looked up right now; try again shortly.", 503)
+        found = await site.tabs.page(tab_id)
         if found is None:
             return missing("No such tab", f"No tab {tab_id} has lent here.")
         decisions = [
@@ -140,10 +136,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
     @router.get("/network/receipts/{receipt_id}")
     async def receipt(request: Request, receipt_id: str, part: bool = False) -> HTMLResponse:
         """A receipt's place in the chain and how its request ran, without what only its key may see."""
-        try:
-            envelope = await site.receipts.envelope(receipt_id)
-        except StoreUnavailable:
-            return missing("Not now", "Receipts cannot be read right now; try again shortly.", 503)
+        envelope = await site.receipts.envelope(receipt_id)
         if envelope is None:
             return missing("No such receipt", f"There is no receipt {receipt_id}.")
         trace = trace_of(envelope["body"])

@@ -193,6 +193,22 @@ def postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
+def test_what_reads_the_store_says_that_it_is_away_and_no_fault_is_logged(tmp_path, postgres):
+    environment = {"BRAIN_COORD_DATABASE_URL": postgres.create_database()}
+    with CoordinatorProcess(tmp_path / "coord", env=environment) as coordinator:
+        sent = {"authorization": f"Bearer {coordinator.key()}"}
+        paths = ["receipts", "receipts?format=csv", "receipts/r-1", "receipts/r-1/verify", "signer"]
+        with httpx.Client(base_url=f"{coordinator.url}/v1/", headers=sent, trust_env=False) as client:
+            assert [client.get(path).status_code for path in paths] == [200, 200, 404, 404, 200]
+            assert client.get("receipts/%00").status_code == 404
+            postgres.kill()
+            replies = [client.get(path) for path in paths]
+        assert [reply.status_code for reply in replies] == [503] * len(paths)
+        assert {reply.json()["error"]["code"] for reply in replies} == {"store_unavailable"}
+        assert {reply.headers["retry-after"] for reply in replies} == {"5"}
+        assert not [line for line in coordinator.program.lines if "Traceback" in line]
+
+
 async def test_a_postgresql_server_that_restarts_costs_no_answer_and_no_receipt(tmp_path, postgres):
     environment = {"BRAIN_COORD_DATABASE_URL": postgres.create_database()}
     with CoordinatorProcess(tmp_path / "coord", "--open-join", env=environment) as coordinator:

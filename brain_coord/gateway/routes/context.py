@@ -12,6 +12,7 @@ from brain_coord.gateway.auth import Caller, authenticate, bearer_of
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.http import headers_of
 from brain_coord.measure.lag import LoopLag
+from brain_coord.receipts.chain import Sealed
 
 
 class ReceiptShelf(Protocol):
@@ -20,8 +21,8 @@ class ReceiptShelf(Protocol):
     async def envelope(self, receipt_id: str) -> dict[str, Any] | None:
         """One receipt with its place in the chain and its signature."""
 
-    def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[bytes]:
-        """The receipts of one key as lines of canonical JSON, oldest first."""
+    def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[Sealed]:
+        """The receipts of one key, oldest first."""
 
     async def signer(self) -> dict[str, Any]:
         """The public key in force and its history."""

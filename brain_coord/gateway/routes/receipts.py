@@ -1,13 +1,15 @@
 """Receipts: one, its verification, an export, and the signer's key. A key sees its own receipts only."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from brain_coord.gateway.errors import fault
 from brain_coord.gateway.routes.context import ApiContext, Context, KnownCaller
+from brain_coord.receipts.chain import Sealed
+from brain_coord.receipts.columns import csv_head, csv_row
 from brain_coord.receipts.verify import BadReceipt, verify_envelope
 
 router = APIRouter(tags=["receipts"])
@@ -50,49 +52,29 @@ async def export_receipts(
     format: Annotated[Literal["json", "csv"], Query(description="JSON lines or CSV")] = "json",  # noqa: A002
 ) -> StreamingResponse:
     """The receipts of the requests that this key made, oldest first."""
-    lines = context.receipts.export(caller.key_id or "", since, until)
-    if format == "json":
-        return StreamingResponse((line + b"\n" async for line in lines), media_type="application/jsonl")
-
-    async def rows() -> Any:
-        yield ",".join(_COLUMNS) + "\r\n"
-        async for line in lines:
-            body = orjson.loads(line)["body"]
-            yield ",".join(_cell(_at(body, column)) for column in _COLUMNS) + "\r\n"
-
-    return StreamingResponse(rows(), media_type="text/csv")
+    receipts = await _begun(context.receipts.export(caller.key_id or "", since, until))
+    if format == "csv":
+        return StreamingResponse(_rows(receipts), media_type="text/csv")
+    return StreamingResponse((receipt.line() + b"\n" async for receipt in receipts), media_type="application/jsonl")
 
 
-_COLUMNS = (
-    "id",
-    "time",
-    "model",
-    "served_model",
-    "class",
-    "node",
-    "mode",
-    "privacy",
-    "outcome",
-    "tokens.prompt_billed",
-    "tokens.completion_billed",
-    "timings.first_output_ms",
-    "timings.decode_tok_s",
-    "timings.total_ms",
-)
+async def _begun(receipts: AsyncIterator[Sealed]) -> AsyncIterator[Sealed]:
+    """The same receipts, with the first at hand: where there is none to be had the answer has not begun yet."""
+    first = await anext(receipts, None)
+
+    async def whole() -> AsyncIterator[Sealed]:
+        if first is not None:
+            yield first
+        async for receipt in receipts:
+            yield receipt
+
+    return whole()
 
 
-def _at(body: dict[str, Any], path: str) -> Any:
-    value: Any = body
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    if text[:1] in ("=", "+", "-", "@"):
-        text = "'" + text  # a spreadsheet must not take a model name for a formula
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+async def _rows(receipts: AsyncIterator[Sealed]) -> AsyncIterator[str]:
+    yield csv_head()
+    async for receipt in receipts:
+        yield csv_row(receipt)
 
 
 @router.get("/v1/signer")

@@ -9,6 +9,7 @@ from brain_coord.gateway.errors import ApiError
 from brain_coord.gateway.http import headers_of, read_body
 from brain_coord.gateway.routes.context import context_of
 from brain_coord.web.operator.sessions import Session
+from brain_node.contract.messages import printable
 
 FORM_BYTES = 16 * 1024
 
@@ -31,7 +32,7 @@ def from_own_page(request: Request) -> bool:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a posted form.
+    """The fields of a posted form: texts of one line, which terminals show, nodes are told, and PostgreSQL takes.
 
     Raises:
         ApiError: it is too large or too slow, or comes from elsewhere.
@@ -41,7 +42,7 @@ async def read_form(request: Request) -> dict[str, str]:
         raise refused("forms are taken from this coordinator's own pages only")
     idle_s = context_of(request).gateway.settings.body_idle_s
     data = await read_body(request.receive, headers_of(request.scope), limit_bytes=FORM_BYTES, idle_s=idle_s)
-    return dict(parse_qsl(data.decode(errors="replace"), keep_blank_values=True))
+    return {name: printable(text) for name, text in parse_qsl(data.decode(errors="replace"), keep_blank_values=True)}
 
 
 def check_csrf(session: Session, form: dict[str, str]) -> None:

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from brain_coord.fleet.node import Node
 from brain_coord.gateway.errors import fault
 from brain_coord.receipts.body import timestamp
-from brain_coord.store.errors import StoreUnavailable
 from brain_coord.store.records import Plan
 from brain_coord.store.store import Store
 from brain_coord.web.operator.forms import check_csrf, read_form, refused
@@ -84,10 +83,7 @@ class OperatorPages:
                 return self._home()
             form = await read_form(request)
             check_csrf(session, form)
-            try:
-                return await act(request, session, form)
-            except StoreUnavailable:
-                raise fault("store_unavailable", "nothing was changed: the store is away", retry_after_s=5) from None
+            return await act(request, session, form)
 
         return route
 
@@ -131,11 +127,8 @@ class OperatorPages:
     async def _overview(self, session: Session, made: dict[str, Any] | None = None) -> Response:
         shown = (await self.site.census()).first()
         rows = [(node_row(node), node, None if node.session is None else node.session.address) for node in shown]
-        try:
-            keys, tokens = await self.store.list_keys(), await self.store.list_tokens()
-            receipts = [sealed.envelope() for sealed in await self.store.recent_receipts(RECEIPTS_SHOWN)]
-        except StoreUnavailable:
-            raise fault("store_unavailable", "the store is away; try again shortly", retry_after_s=5) from None
+        keys, tokens = await self.store.list_keys(), await self.store.list_tokens()
+        receipts = [sealed.envelope() for sealed in await self.store.recent_receipts(RECEIPTS_SHOWN)]
         return page(
             "operator.html",
             csrf=session.csrf,
