@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,7 +10,9 @@ import typer
 
 from brain_coord.cli.rows import print_rows
 from brain_coord.cli.store_access import AsJson, DataDir, fail, open_store, print_json
+from brain_coord.cli.times import moment_of
 from brain_coord.receipts.accounts import Accounts
+from brain_coord.receipts.columns import cell
 from brain_coord.store.receipt_rows import page_of_receipts
 from brain_node.contract.catalog import Catalog, CatalogError, load_catalog
 
@@ -45,10 +46,11 @@ def ledger(
 ) -> None:
     """Sum up tokens, work and prices for each node and key. Rows are by model; a work unit is parameters x tokens / 2^20."""
     models = _catalog(catalog)
+    from_s, to_s = moment_of(since), moment_of(until)
     accounts = Accounts()
     with open_store(data_dir, write=False) as connection:
         after = ("", 0)
-        while page := page_of_receipts(connection, after=after, from_s=_time(since), to_s=_time(until), limit=PAGE):
+        while page := page_of_receipts(connection, after=after, from_s=from_s, to_s=to_s, limit=PAGE):
             for sealed in page:
                 accounts.add(orjson.loads(sealed.body))
             after = (page[-1].chain, page[-1].seq)
@@ -63,7 +65,7 @@ def ledger(
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(COLUMNS)
-        writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
+        writer.writerows([[cell(row[name]) for name in COLUMNS] for row in rows])
     elif rows:
         print_rows(COLUMNS, [[_shown(row[name]) for name in COLUMNS] for row in rows])
     else:
@@ -75,21 +77,6 @@ def _catalog(path: Path | None) -> Catalog:
         return load_catalog(path)
     except CatalogError as error:
         fail(error.code, error.message, error.next_step)
-
-
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text} is no ISO 8601 time, such as 2026-01-31T12:00") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _cell(value: Any) -> Any:
-    # Spreadsheets run text that begins like a formula, and a client chooses the model's name.
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from brain_coord.cli.receipt_filters import require_chain
 from brain_coord.cli.store_access import AsJson, DataDir, open_store, print_json
-from brain_coord.cli.tokens import seconds_of
+from brain_coord.cli.times import seconds_of
 from brain_coord.receipts.body import timestamp
 from brain_coord.receipts.merkle import steps_of
 from brain_coord.receipts.signer import key_id_of

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TextIO
 
@@ -15,6 +14,7 @@ from sqlalchemy import Connection
 from brain_coord.cli.prune import prune
 from brain_coord.cli.receipt_filters import require_chain, require_key
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
+from brain_coord.cli.times import moment_of
 from brain_coord.receipts.chain import Sealed
 from brain_coord.receipts.columns import csv_head, csv_row
 from brain_coord.receipts.files import items_of
@@ -75,7 +75,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write receipts in the order of their chain. JSON lines are what `receipts verify` takes."""
-    filters = {"key_id": key, "chain": chain, "from_s": _time(since), "to_s": _time(until)}
+    filters = {"key_id": key, "chain": chain, "from_s": moment_of(since), "to_s": moment_of(until)}
     fault: OSError | None = None
     with open_store(data_dir, write=False) as connection:
         require_key(connection, key)
@@ -193,16 +193,6 @@ def _summary(found: Verification) -> dict[str, Any]:
         "signers": sorted(found.signers),
         "pinned": pinned,
     }
-
-
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time such as 2025-06-01 or 2025-06-01T12:00:00Z") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _pages(connection: Connection, filters: dict[str, Any]) -> Iterator[Sealed]:

@@ -63,6 +63,8 @@ def store_errors() -> Iterator[None]:
         yield
     except (StoreError, SignerError) as error:
         fail(error.code, error.message, error.next_step, exit_code_of(error))
+    except UnicodeEncodeError:
+        fail("not_utf8", "a part of the command line is not text in UTF-8", "Type it in UTF-8", USAGE)
 
 
 @contextmanager

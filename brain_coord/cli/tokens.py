@@ -1,6 +1,5 @@
 """`brain-coord token`: join tokens that admit nodes."""
 
-import re
 import time
 from typing import Annotated, Any
 
@@ -8,26 +7,13 @@ import typer
 
 from brain_coord.cli.rows import print_rows
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, open_store, print_json
+from brain_coord.cli.times import seconds_of
 from brain_coord.receipts.body import timestamp
 from brain_coord.store import join_tokens
 from brain_coord.store.records import JoinToken
 from brain_node.contract.nearest import did_you_mean
 
 token_app = typer.Typer(no_args_is_help=True, help="Join tokens that admit nodes.")
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def seconds_of(text: str) -> float:
-    """The length of a duration such as `90s`, `30m`, `12h`, `7d` or `2w`.
-
-    Raises:
-        typer.BadParameter: it is none.
-    """
-    match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text.strip().lower())
-    if match is None:
-        raise typer.BadParameter("give a number and a unit, such as 90s, 30m, 12h, 7d or 2w")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 @token_app.command("create")

@@ -14,6 +14,7 @@ from brain_coord.receipts.history import trusted_keys
 from brain_coord.store import api_keys, join_tokens
 from brain_coord.store.session import session
 from brain_coord.store.store import Store
+from tests.support.coordinator import brain_coord
 from tests.support.receipts import draft
 
 runner = CliRunner()
@@ -124,6 +125,14 @@ def test_signing_keys_are_made_rotated_and_published(call, data_dir):
     assert set(trusted_keys(history)) == {begun["key_id"], turned["key_id"]}
     assert begun["chain"] in call(keys_app, "list").stdout
     assert "signing_key_exists" in call(keys_app, "new-chain", code=78).stderr
+
+
+@pytest.mark.parametrize("typed", [("key", "create", "--label"), ("token", "revoke"), ("receipts", "show")])
+def test_what_is_no_text_in_utf8_is_a_usage_error(data_dir, typed):
+    said = brain_coord(*typed, "caf\udce9", "--data-dir", str(data_dir))
+    assert said.returncode == 2
+    assert said.stderr.startswith("error [not_utf8]: ")
+    assert "Traceback" not in said.stderr
 
 
 def test_a_store_that_cannot_be_opened_is_an_error_without_a_traceback(tmp_path):
