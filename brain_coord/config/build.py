@@ -16,7 +16,10 @@ from brain_coord.cluster.secret import LEAST_CHARS, ClusterSecret
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.config.faults import ConfigError, Fault, Where, split
 from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL
-from brain_coord.config.tables import KIB, MIB, ClusterTable, Config, Tracing, UpstreamTable
+from brain_coord.config.server_tables import ClusterTable, Tracing
+from brain_coord.config.tables import Config
+from brain_coord.config.upstream_tables import UpstreamTable
+from brain_coord.config.values import KIB, MIB
 from brain_coord.fleet.addresses import AddressLimits
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.generation import GatewaySettings
