@@ -219,8 +219,8 @@ class ChatExchange:
         log.debug("chat on tabs", tokens=len(voice.tokens), seconds=round(monotonic() - began, 3))
 
     def _count(self, pipeline: Pipeline) -> None:
-        for hop in pipeline.hops:
-            hop.tab.verified.tokens += 1
+        for tab in pipeline.on_the_way:
+            tab.verified.tokens += 1
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._target.model}

@@ -77,6 +77,11 @@ class Pipeline:
     _reserved: list[Tab] = field(default_factory=list)
     _drops: set[asyncio.Task[None]] = field(default_factory=set)
 
+    @property
+    def on_the_way(self) -> list[Tab]:
+        """Every tab that has a part in the next token, once, however many hops it has."""
+        return self._reserved
+
     def open(self) -> None:
         """Reserve a place on a tab for every stage.
 

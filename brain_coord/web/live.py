@@ -72,7 +72,7 @@ class LiveHub:
     async def fresh(self) -> Frame:
         """The frame of this second, for a page that is rendered now; one is made for all who ask at once."""
         async with self._making:
-            if monotonic() - self._made_at >= max(PERIOD_S, SHARE * self._cost_s):
+            if monotonic() - self._made_at >= self._period_s:
                 await self._make()
         return self.frame
 
@@ -108,7 +108,7 @@ class LiveHub:
     def _event(self, before: Frame | None) -> bytes:
         """The step from one frame to this one as an event; from nothing, the whole frame."""
         frame = self.frame
-        told: dict[str, Any] = {"boot": self._boot, "version": frame.version}
+        told: dict[str, Any] = {"boot": self._boot, "version": frame.version, "next_s": round(self._period_s, 1)}
         if before is None:
             told |= {"order": frame.order, "html": frame.html}
         else:
@@ -124,8 +124,12 @@ class LiveHub:
             if not self.viewers:
                 self._wanted.clear()
                 await self._wanted.wait()
-            await asyncio.sleep(max(PERIOD_S, SHARE * self._cost_s))
+            await asyncio.sleep(self._period_s)
             await self.tick()
+
+    @property
+    def _period_s(self) -> float:
+        return max(PERIOD_S, SHARE * self._cost_s)
 
     @property
     def full(self) -> bool:

@@ -4,6 +4,7 @@ They show no prompt, no address and no key.
 """
 
 import time
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,7 @@ from brain_coord.web.render import SECURITY, fragment, page
 from brain_coord.web.site import Site
 from brain_coord.web.view.api import groups_of
 from brain_coord.web.view.recent import decision_row, tabs_of
-from brain_coord.web.view.rows import model_row, node_row, offers_of
+from brain_coord.web.view.rows import ROWS_SHOWN, model_row, node_row, offers_of
 from brain_coord.web.view.trace import trace_of
 
 NODE_DECISIONS: Final = 10
@@ -42,6 +43,7 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
             "network.html",
             frame=frame,
             position=site.hub.position,
+            rows_shown=ROWS_SHOWN,
             url=_own_url(request, site),
             **site.values("/network"),
         )
@@ -64,10 +66,11 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
     async def node(node_id: str) -> Response:
         """One node: measured beside claimed, its score term by term, why requests passed it by."""
         known = site.registry.get(node_id)
-        if known is None and any(row.tab_id == node_id for row in site.tabs.rows()):
-            return RedirectResponse(f"{site.base}/network/tabs/{node_id}", 307)  # decisions do not tell the two apart
         if known is None:
-            return missing("No such node", f"No node {node_id} has joined.")
+            with suppress(StoreUnavailable):  # then the tab's page says so, if it is one
+                if await site.tabs.page(node_id) is None:
+                    return missing("No such node", f"No node {node_id} has joined.")
+            return RedirectResponse(f"{site.base}/network/tabs/{node_id}", 307)  # decisions do not tell the two apart
         decisions = [
             decision_row(each)
             for each in site.recent.newest(len(site.recent))

@@ -22,7 +22,7 @@ SECURITY: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
-"""On every page. The one trusted-types policy is that of `live.js`, which takes HTML from this coordinator only."""
+"""On every page. The one trusted-types policy is that of `morph.js`, which takes HTML from this coordinator only."""
 
 # Control characters and marks that reorder text: a node must not write its region backwards over its neighbour's.
 _UNPLAIN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from heapq import nsmallest
 from typing import Any, Final, Protocol
 
 from brain_coord.fleet.node import Node
@@ -16,6 +17,7 @@ from brain_coord.web.live import Item, Lists, LiveHub
 from brain_coord.web.view.history import PERIOD_S, History
 from brain_coord.web.view.recent import DecisionRow, RecentRequests, decision_row
 from brain_coord.web.view.rows import (
+    ROWS_SHOWN,
     Census,
     ClassRow,
     ModelRow,
@@ -25,6 +27,7 @@ from brain_coord.web.view.rows import (
     model_rows,
     node_row,
     offers_of,
+    place_of,
     summary_of,
 )
 
@@ -159,10 +162,11 @@ class Site:
     async def lists(self) -> Lists:
         """The lists of /network, each with the template of its items."""
         now = await self.records()
+        tabs = nsmallest(ROWS_SHOWN, self.tabs.rows(), key=lambda row: place_of(row.state, row.tab_id))
         return {
             "summary": [Item("summary", "parts/summary.html", now.summary)],
             "nodes": [Item(f"node-{row.node_id}", "parts/node.html", row) for row in now.nodes],
-            "tabs": [Item(f"tab-{row.tab_id}", "parts/tab.html", row) for row in self.tabs.rows()],
+            "tabs": [Item(f"tab-{row.tab_id}", "parts/tab.html", row) for row in tabs],
             "models": [Item(f"model-{key_of(row.model)}", "parts/model.html", row) for row in now.models],
             "classes": [Item(f"class-{row.resource_class}", "parts/class.html", row) for row in now.classes],
             "decisions": [Item(f"decision-{row.decision_id}", "parts/decision.html", row) for row in now.decisions],

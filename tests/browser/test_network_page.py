@@ -23,7 +23,7 @@ async def test_a_tab_comes_and_goes_on_the_network_page(place):
             await expect(row).to_contain_text("swiftshader")
             body = {"rows": 64, "inner": 256, "columns": 64, "seed": 1}
             job = (await client.post("/v1/compute/matmul", json=body)).json()
-            await expect(row).to_contain_text("1 units")
+            await expect(row).to_contain_text("1 verified")
             await expect(page.locator(".decisions")).to_contain_text("compute.matmul_u32")
             assert await serious_faults(page) == []
             await row.get_by_role("link").click()

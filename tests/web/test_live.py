@@ -45,7 +45,7 @@ async def heard(stream: Any) -> dict[str, Any]:
 async def test_a_viewer_gets_the_changes_and_nothing_else(scene: Scene):
     await scene.hub.tick()
     stream = scene.hub.stream(scene.hub.position)
-    assert set(await heard(stream)) == {"boot", "version"}
+    assert set(await heard(stream)) == {"boot", "version", "next_s"}
     scene.rows["B"] = row("B", models=7)
     await scene.hub.tick()
     told = await heard(stream)

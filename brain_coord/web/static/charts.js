@@ -14,7 +14,9 @@ const CHARTS = {
 };
 const plots = new Map();
 let columns = null;
+let minutes = 60;
 
+const clock = (time_s) => new Date(1000 * time_s).toISOString().slice(11, 16); // UTC, as all times of these pages
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function options(name, width) {
@@ -25,8 +27,9 @@ function options(name, width) {
     height: 190,
     legend: { live: false },
     cursor: { y: false },
-    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [axis, { ...axis, size: 56 }],
+    tzDate: (time_s) => uPlot.tzDate(new Date(1000 * time_s), "Etc/UTC"),
+    scales: { x: { range: (_, __, last) => [last - 60 * minutes, last] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    axes: [{ ...axis, values: (_, times) => times.map(clock) }, { ...axis, size: 56 }],
     series: [
       {},
       ...lines.map(([label, , tint]) => ({
@@ -49,7 +52,7 @@ function latest(name) {
       return `${label} ${value === null || value === undefined ? "UNKNOWN" : `${Number(value.toFixed(2))}${unit}`}`;
     })
     .join(", ");
-  document.querySelector(`[data-latest="${name}"]`).textContent = `Now: ${text}`;
+  document.querySelector(`[data-latest="${name}"]`).textContent = `Latest: ${text}`;
 }
 
 function draw(anew) {
@@ -69,7 +72,7 @@ function draw(anew) {
 
 async function load(anew = false) {
   if (document.hidden) return;
-  const minutes = document.querySelector('input[name="span"]:checked').value;
+  minutes = document.querySelector('input[name="span"]:checked').value;
   try {
     const reply = await fetch(`${base}/network/history?minutes=${minutes}`);
     if (!reply.ok) return;

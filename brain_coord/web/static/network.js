@@ -4,11 +4,15 @@ import { elements, morph } from "./morph.js";
 import { watchParts } from "./parts.js";
 import { alive, stale, watch } from "./status.js";
 
+const REFUSED_MS = 3000;
+const SILENT_MS = 15000;
+
 const base = document.body.dataset.base;
 const line = document.getElementById("live");
 const spare = new Map(); // fragments that came before their place in a list did
 let seen = line.dataset.position;
 let source = null;
+let dialled = 0;
 
 function place(key, html) {
   const fresh = elements(html).firstElementChild;
@@ -51,16 +55,24 @@ function apply(told) {
 }
 
 function connect() {
+  source?.close();
+  source = null;
+  if (document.hidden) return;
+  dialled = performance.now();
   source = new EventSource(`${base}/network/events?seen=${encodeURIComponent(seen)}`);
   source.onmessage = (event) => {
-    apply(JSON.parse(event.data));
+    const told = JSON.parse(event.data);
+    apply(told);
     seen = event.lastEventId;
-    alive();
+    alive(told.next_s);
   };
-  source.onerror = () => {
-    stale();
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
-  };
+  source.onerror = stale;
+}
+
+/** A refused stream is not dialled again by the browser, and one that died in a sleep or in a router never ends by itself. */
+function again() {
+  const waits = source?.readyState === EventSource.CLOSED ? REFUSED_MS : SILENT_MS;
+  if (performance.now() - dialled > waits) connect();
 }
 
 // A hidden tab asks for nothing; when it is looked at again it gets what it missed.
@@ -72,5 +84,5 @@ document.addEventListener("visibilitychange", () => {
 });
 
 connect();
-watch(5000);
+watch(again);
 watchParts(document);

@@ -6,16 +6,22 @@ import { alive, stale } from "./status.js";
 
 const main = document.getElementById("main");
 
+let asking = false;
+
 async function refresh() {
-  if (document.hidden) return;
+  if (document.hidden || asking) return;
+  asking = true;
   try {
-    const reply = await fetch(location.href, { headers: { accept: "text/html" } });
+    const signal = AbortSignal.timeout(5000);
+    const reply = await fetch(location.href, { headers: { accept: "text/html" }, signal });
     if (!reply.ok) throw new Error(`status ${reply.status}`);
     const fresh = elements(await reply.text()).querySelector("#main");
     if (fresh) children(main, fresh);
     alive();
   } catch {
     stale();
+  } finally {
+    asking = false;
   }
 }
 

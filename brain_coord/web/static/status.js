@@ -1,30 +1,37 @@
-// The line that says how old a page is.
+// The line that says how old a page is. Silence is measured on a clock that nobody sets.
+
+const PATIENCE_MS = 5000;
 
 const line = document.getElementById("live");
-let heard = Date.now();
+let heard = performance.now();
+let heardAt = new Date();
+let patience = PATIENCE_MS;
 
 function say(state, text) {
-  if (!line || (line.dataset.state === state && state !== "stale")) return;
-  if (line.dataset.state !== state || line.textContent !== text) line.textContent = text;
+  if (!line || line.dataset.state === state) return;
+  line.textContent = text;
   line.dataset.state = state;
   document.body.classList.toggle("stale", state === "stale");
 }
 
-/** Something came from the coordinator now. */
-export function alive() {
-  heard = Date.now();
+/** Something came from the coordinator now; more is due in so many seconds. */
+export function alive(next_s = 0) {
+  heard = performance.now();
+  heardAt = new Date();
+  patience = Math.max(PATIENCE_MS, 3000 * next_s);
   say("live", "Live");
 }
 
 /** The coordinator cannot be reached. */
 export function stale() {
-  if (line?.dataset.state === "stale") return;
-  say("stale", `Stale since ${new Date(heard).toLocaleTimeString()}, trying again`);
+  say("stale", `Stale since ${heardAt.toISOString().slice(11, 19)} UTC, trying again`);
 }
 
-/** Mark the page stale when nothing came for so long. */
-export function watch(limit_ms) {
+/** Mark the page stale while nothing comes, and call `again` every second of that. */
+export function watch(again) {
   setInterval(() => {
-    if (!document.hidden && Date.now() - heard > limit_ms) stale();
+    if (document.hidden || performance.now() - heard <= patience) return;
+    stale();
+    again();
   }, 1000);
 }

@@ -14,11 +14,16 @@ from brain_coord.routing.vocabulary import ResourceClass
 from brain_coord.routing.weights import TRUST_OF
 from brain_node.contract.catalog import Catalog, Model
 
-NODES_SHOWN: Final = 200
-"""Rows of the fleet table; a larger fleet is counted in full and listed by /v1/nodes."""
+ROWS_SHOWN: Final = 200
+"""Rows of the tables of nodes and of tabs; larger fleets are listed in full by /v1/nodes and /v1/tabs."""
 
 _ORDER: Final = {"BUSY": 0, "ONLINE": 1, "DEGRADED": 2, "DRAINING": 3, "OFFLINE": 4}
 STATES: Final = tuple(_ORDER)
+
+
+def place_of(state: str, node_id: str) -> tuple[int, str]:
+    """Where a row stands in its table: working ones first, then by id."""
+    return _ORDER[state], node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +140,13 @@ class Census:
     serving: dict[str, Serving] = field(default_factory=dict)
     lowest_ask: dict[bool, float] = field(default_factory=dict)
     """Lowest ask in USD per million tokens: of the operator's own nodes, and of the others."""
-    _ranked: list[tuple[int, str, Node]] = field(default_factory=list)
+    _ranked: list[tuple[tuple[int, str], Node]] = field(default_factory=list)
 
     def add(self, node: Node) -> None:
         """Count one node."""
         state = node.state
         self.states[state] += 1
-        self._ranked.append((_ORDER[state], node.node_id, node))
+        self._ranked.append((place_of(state, node.node_id), node))
         if not node.connected:
             return
         self.active += node.running
@@ -161,9 +166,9 @@ class Census:
             if (tok_s := _speed(node, model)) is not None:
                 serving.speeds.append(tok_s)
 
-    def first(self, limit: int = NODES_SHOWN) -> list[Node]:
+    def first(self, limit: int = ROWS_SHOWN) -> list[Node]:
         """The nodes of the table: working ones first, then by id."""
-        return [node for _, _, node in nsmallest(limit, self._ranked)]
+        return [node for _, node in nsmallest(limit, self._ranked)]
 
 
 @dataclass(frozen=True, slots=True)

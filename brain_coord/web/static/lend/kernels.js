@@ -38,8 +38,8 @@ async function run(context, body) {
   return pack({ stages: header.stages }, answer.numbers);
 }
 
-async function drop(_, body) {
-  stages.drop(unpack(body)[0]);
+async function drop(context, body) {
+  stages.drop(context, unpack(body)[0]);
   return pack({});
 }
 

@@ -13,6 +13,7 @@ const show = (name, text) => {
   if (at(name).textContent !== text) at(name).textContent = text;
 };
 
+const IDLE_MS = 500; // words that change with every token cannot be read
 const FIRST_TRY_MS = 2000;
 const MOST_TRIES = 5;
 const STEADY_MS = 10 * 60 * 1000;
@@ -23,7 +24,7 @@ let rules = null;
 let attempt = 0;
 let tries = 0;
 let again = null;
-let running = 0;
+let idle = null;
 let last = Promise.resolve();
 
 function state(word, sentence) {
@@ -57,7 +58,7 @@ function run(path, body, signal) {
   if (!kernel) return Promise.resolve({ status: 404, content_type: "text/plain", body: new Uint8Array(0) });
   const turn = last.then(async () => {
     if (signal.aborted || !link) throw new Error("cancelled before it began");
-    running += 1;
+    clearTimeout(idle);
     show("now", `Runs ${kernel.says}.`);
     const began = performance.now();
     try {
@@ -67,8 +68,7 @@ function run(path, body, signal) {
         ? { status: 200, content_type: "application/octet-stream", body: answer }
         : answer;
     } finally {
-      running -= 1;
-      if (!running) show("now", "Waits for work.");
+      if (link) idle = setTimeout(() => show("now", "Waits for work."), IDLE_MS);
       rules.worked(performance.now() - began);
     }
   });
@@ -158,6 +158,7 @@ function goOn(why) {
 function end() {
   attempt += 1;
   clearTimeout(again);
+  clearTimeout(idle);
   link?.stop();
   link = null;
   gpu?.device.destroy();

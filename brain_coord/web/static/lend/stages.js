@@ -7,6 +7,8 @@ const held = new Map();
 
 const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MB`;
 
+const holds = () => (held.size ? `Holds ${[...held.keys()].join(", ")}.` : "");
+
 export async function load(context, header) {
   const { device, show } = context;
   if (device !== load.device) {
@@ -15,7 +17,7 @@ export async function load(context, header) {
   }
   const print = JSON.stringify(header); // the same name may stand for other weights tomorrow
   if (held.get(header.stage)?.print !== print) {
-    drop({ stages: [header.stage] });
+    drop(context, { stages: [header.stage] });
     const loaded = await loadTensors(context, header.tensors, (done, total) =>
       show("progress", `Loads ${header.stage}: ${megabytes(done)} of ${megabytes(total)}.`),
     );
@@ -23,7 +25,7 @@ export async function load(context, header) {
     await stage.prepare();
     stage.print = print;
     held.set(header.stage, stage);
-    show("progress", `Holds ${[...held.keys()].join(", ")} (${megabytes(loaded.cached)} came from this browser’s cache).`);
+    show("progress", `${holds()} ${megabytes(loaded.cached)} came from this browser’s cache.`);
     return { bytes: loaded.bytes, cached: loaded.cached };
   }
   return { bytes: held.get(header.stage).bytes, cached: held.get(header.stage).bytes };
@@ -53,7 +55,7 @@ export async function run({ device }, header, payload) {
 }
 
 /** Forget an answer's KV cache, or a whole stage. */
-export function drop(header) {
+export function drop({ show }, header) {
   for (const name of header.stages) {
     if (header.session) held.get(name)?.drop(header.session);
     else {
@@ -61,4 +63,5 @@ export function drop(header) {
       held.delete(name);
     }
   }
+  if (!header.session) show("progress", holds());
 }
