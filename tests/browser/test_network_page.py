@@ -36,5 +36,7 @@ async def test_a_tab_comes_and_goes_on_the_network_page(place):
             await expect(page.locator("main")).to_contain_text(tab_id)
             await page.goto(f"{place.url}/network")
         await expect(page.locator(f"#tab-{tab_id}")).to_have_count(0)
+        await page.goto(f"{place.url}/network/nodes/{tab_id}")  # where the score table of a decision leads
+        await expect(page.locator("h1")).to_have_text(tab_id)
     finally:
         await context.close()

@@ -12,6 +12,7 @@ class TcpRelay:
         self._target_port = target_port
         self._idle_s = idle_s
         self._server = TcpServer()
+        self._forget = asyncio.Event()
         self.cut = 0
         """Connections dropped for being idle."""
 
@@ -30,9 +31,14 @@ class TcpRelay:
         """Drop every connection on both sides."""
         self._server.drop_all()
 
+    def forget_all(self) -> None:
+        """Pass nothing more over the connections that are open, and let neither end know: as after a sleep."""
+        self._forget.set()
+        self._forget = asyncio.Event()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
-        alive = asyncio.Event()
+        alive, forget = asyncio.Event(), self._forget
 
         def passed(_: int) -> None:
             alive.set()
@@ -41,19 +47,24 @@ class TcpRelay:
             asyncio.create_task(pump(reader, far_writer, passed)),
             asyncio.create_task(pump(far_reader, writer, passed)),
         ]
+        forgotten = asyncio.create_task(forget.wait())
         try:
             while not any(each.done() for each in pumps):
                 alive.clear()
                 waiting = asyncio.create_task(alive.wait())
                 done, _ = await asyncio.wait(
-                    (waiting, *pumps), timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED
+                    (waiting, forgotten, *pumps), timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 waiting.cancel()
+                if forgotten in done:
+                    for each in pumps:
+                        each.cancel()
+                    await asyncio.Event().wait()
                 if not done:
                     self.cut += 1
                     return
         finally:
             far_writer.transport.abort()  # first and without waiting: a second cancellation may cut what follows
-            for each in pumps:
+            for each in (forgotten, *pumps):
                 each.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            await asyncio.gather(forgotten, *pumps, return_exceptions=True)

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from playwright.async_api import Browser, expect
 from tests.support.browser import chromium, serious_faults, visit
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.raw_node import RawJob, RawNode, answer, chunk, usage
+from tests.support.tcp_relay import TcpRelay
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -107,6 +110,53 @@ async def test_the_page_says_so_while_the_coordinator_is_silent(world: World) ->
         finally:
             os.kill(world.coordinator.program.pid, signal.SIGCONT)
         await expect(live).to_have_text("Live", timeout=PATIENCE_MS)
+
+
+async def test_a_page_about_one_node_says_so_too(world: World) -> None:
+    async with visit(world.browser) as seen:
+        await seen.page.goto(f"{world.url}/network/nodes/{world.near.node_id}")
+        live = seen.page.locator("#live")
+        await expect(live).to_have_attribute("data-state", "live", timeout=PATIENCE_MS)
+        os.kill(world.coordinator.program.pid, signal.SIGSTOP)
+        try:
+            await expect(live).to_contain_text("Stale since", timeout=PATIENCE_MS)
+        finally:
+            os.kill(world.coordinator.program.pid, signal.SIGCONT)
+        await expect(live).to_have_text("Live", timeout=PATIENCE_MS)
+
+
+async def test_a_live_page_whose_connection_died_without_a_word_dials_anew(world: World) -> None:
+    """As after hours of sleep: the browser sees no end of it, and would wait for ever."""
+    async with TcpRelay(world.coordinator.port) as relay, visit(world.browser) as seen:
+        await seen.page.clock.install()
+        await seen.page.goto(f"http://127.0.0.1:{relay.port}/network")
+        live = seen.page.locator("#live")
+        await expect(live).to_have_text("Live", timeout=PATIENCE_MS)
+        relay.forget_all()
+        await seen.page.clock.run_for(8_000)
+        await expect(live).to_contain_text("Stale since", timeout=PATIENCE_MS)
+        await seen.page.clock.run_for(60_000)  # each of the browser's idle connections is as dead
+        await expect(live).to_have_text("Live", timeout=PATIENCE_MS)
+
+
+async def test_every_time_on_a_page_is_utc_wherever_its_reader_is(world: World) -> None:
+    await world.ask()
+    async with visit(world.browser, timezone_id="Asia/Kolkata") as seen:
+        page = seen.page
+        await page.add_init_script(
+            "globalThis.drawn = []; const draw = CanvasRenderingContext2D.prototype.fillText;"
+            "CanvasRenderingContext2D.prototype.fillText = function (text, ...at)"
+            " { drawn.push(text); return draw.call(this, text, ...at); }"
+        )
+        await page.goto(f"{world.url}/network")
+        await expect(page.locator("[data-latest=fleet]")).to_contain_text("online", timeout=PATIENCE_MS)
+        hour = datetime.now(UTC)
+        hours = {f"{(hour - timedelta(hours=back)).hour:02}" for back in range(3)}
+        axis = [text for text in await page.evaluate("drawn") if re.fullmatch(r"\d\d:\d\d", text)]
+        assert axis
+        assert {text[:2] for text in axis} <= hours
+        assert {text[3:] for text in axis} & {"00", "30"}, "on round hours of UTC"
+        await expect(page.locator("footer")).to_contain_text("Times are UTC")
 
 
 async def test_a_trace_adds_up_to_its_scores(world: World) -> None:

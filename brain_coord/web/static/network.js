@@ -4,8 +4,7 @@ import { elements, morph } from "./morph.js";
 import { watchParts } from "./parts.js";
 import { alive, stale, watch } from "./status.js";
 
-const REFUSED_MS = 3000;
-const SILENT_MS = 15000;
+const REDIAL_MS = 5000;
 
 const base = document.body.dataset.base;
 const line = document.getElementById("live");
@@ -71,8 +70,7 @@ function connect() {
 
 /** A refused stream is not dialled again by the browser, and one that died in a sleep or in a router never ends by itself. */
 function again() {
-  const waits = source?.readyState === EventSource.CLOSED ? REFUSED_MS : SILENT_MS;
-  if (performance.now() - dialled > waits) connect();
+  if (performance.now() - dialled > REDIAL_MS) connect();
 }
 
 // A hidden tab asks for nothing; when it is looked at again it gets what it missed.
