@@ -4,7 +4,6 @@ They show no prompt, no address and no key.
 """
 
 import time
-from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -67,9 +66,8 @@ def pages_router(site: Site, is_operator: Any) -> APIRouter:
         """One node: measured beside claimed, its score term by term, why requests passed it by."""
         known = site.registry.get(node_id)
         if known is None:
-            with suppress(StoreUnavailable):  # then the tab's page says so, if it is one
-                if await site.tabs.page(node_id) is None:
-                    return missing("No such node", f"No node {node_id} has joined.")
+            if await site.tabs.page(node_id) is None:
+                return missing("No such node", f"No node {node_id} has joined.")
             return RedirectResponse(f"{site.base}/network/tabs/{node_id}", 307)  # decisions do not tell the two apart
         decisions = [
             decision_row(each)
