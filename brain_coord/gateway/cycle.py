@@ -261,7 +261,7 @@ class Cycle:
             self._transport.write(self._head)
             self._head = b""
 
-    def write(self, body: bytes, *, more: bool) -> None:
+    def write(self, body: bytes | memoryview, *, more: bool) -> None:
         """A piece of the answer's body, behind its head; for nobody, when the client has left."""
         if self.disconnected:
             return

@@ -20,7 +20,8 @@ from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.journal import Journal, Record
 from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.picker import TargetPicker
-from brain_coord.gateway.reply import failure_of, refusal_of, reply_lines, tail_bytes, whole_bytes
+from brain_coord.gateway.relay import LARGE_BYTES
+from brain_coord.gateway.reply import failure_of, refusal_of, reply_lines, tail_bytes, whole_bytes, whole_pieces
 from brain_coord.gateway.request import ApiRequest
 from brain_coord.gateway.result import Result, settle
 from brain_coord.gateway.sink import ClientStream
@@ -146,9 +147,17 @@ class Generation:
             await self._keep()
             await self._stream.end(tail_bytes(record, result.tail))
         elif result.body is not None:
-            self._complete(result.body)
-            await self._keep()
-            await send_json(self._connection, 200, whole_bytes(record, result.body), reply_lines(record))
+            if len(result.body) <= LARGE_BYTES:
+                self._complete(result.body)
+                await self._keep()
+                await send_json(self._connection, 200, whole_bytes(record, result.body), reply_lines(record))
+            else:
+                assert result.answer is not None
+                await asyncio.to_thread(result.answer.passed_on, result.body)
+                self._complete()
+                await self._keep()
+                body, end = whole_pieces(record, result.body)
+                await send_json(self._connection, 200, body, reply_lines(record), end)
         elif result.refusal is not None:
             record.outcome, record.error_code = "refused", "engine_refused"
             await self._keep()
@@ -158,11 +167,12 @@ class Generation:
         else:
             await self._finish_failed(failure_of(record))
 
-    def _complete(self, rest: bytes) -> None:
+    def _complete(self, rest: bytes = b"") -> None:
         """The answer is whole: its hash is over all of it, before its end leaves."""
         answer = self.record.result.answer
         assert answer is not None
-        answer.passed_on(rest)
+        if rest:
+            answer.passed_on(rest)
         self.record.outcome = "completed"
         target = self.record.result.target
         if answer.kept is not None and self._watch is not None and target is not None:

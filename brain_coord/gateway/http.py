@@ -74,7 +74,7 @@ class Connection(Protocol):
         Without a length the body comes piece by piece.
         """
 
-    def write(self, body: bytes, *, more: bool) -> None:
+    def write(self, body: bytes | memoryview, *, more: bool) -> None:
         """A piece of the answer's body, whose head was given; what comes by here is made into no events on its way."""
 
 
@@ -165,12 +165,24 @@ async def read_body(
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def send_json(connection: Connection, status: int, body: bytes, lines: bytes) -> None:
-    """One whole JSON answer, with these headers, once the client has room for it."""
+async def send_json(
+    connection: Connection, status: int, body: bytes | memoryview, lines: bytes, end: bytes = b""
+) -> None:
+    """One whole JSON answer, with these headers, once the client has room for it.
+
+    Args:
+        connection: of the client.
+        status: of the answer.
+        body: of the answer.
+        lines: its headers.
+        end: the rest of a body that is too large to be copied together.
+    """
     if connection.flow.write_paused:
         await connection.flow.drain()
-    connection.begin(status, b"content-type: application/json\r\n" + lines, len(body))
-    connection.write(body, more=False)
+    connection.begin(status, b"content-type: application/json\r\n" + lines, len(body) + len(end))
+    connection.write(body, more=bool(end))
+    if end:
+        connection.write(end, more=False)
 
 
 async def send_error(connection: Connection, error: ApiError, lines: bytes, body: bytes | None = None) -> None:

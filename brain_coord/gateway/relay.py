@@ -4,9 +4,10 @@ The last events (finish, usage, end marker) are not sent here: they leave once t
 returns them, and a client that has seen the end of an answer can rely on its receipt.
 """
 
+import asyncio
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from brain_coord.classes.target import Exchange, TargetFault, Waiting
 from brain_coord.gateway.answer import Answer
@@ -14,12 +15,16 @@ from brain_coord.gateway.deadline import NEVER, Deadline
 from brain_coord.gateway.dialects import Dialect
 from brain_coord.gateway.dialects.base import json_object
 from brain_coord.gateway.engine_fault import EngineFault, engine_error
+from brain_coord.gateway.large_answer import read_large
 from brain_coord.gateway.passage import Passage, Tail
 
 __all__ = ["EngineFault", "PhaseLimits", "Tail", "engine_error", "read_whole", "relay_stream", "relay_whole"]
 
 REPLY_BYTES: Final = 64 * 1024 * 1024
 """Largest answer that is not streamed."""
+
+LARGE_BYTES: Final = 512 * 1024
+"""A whole answer above this is not parsed as a whole, nor hashed on the event loop, nor copied."""
 
 UPLOAD_BYTES_PER_S: Final = 256 * 1024
 """The slowest line to a node on which a body still counts as arriving."""
@@ -141,15 +146,28 @@ async def relay_whole(
         EngineFault: the engine reported an error under a good status.
     """
     body = await read_whole(exchange, limit, limits)
-    data = json_object(body)
+    came = monotonic()
+    if len(body) <= LARGE_BYTES:
+        data = json_object(body)
+        text_bytes = 0 if data is None else dialect.text_bytes_of(data)
+    else:
+        limit.by = NEVER  # our time is not the engine's
+        data, text_bytes = await asyncio.to_thread(_read_large, body, dialect)
     if data is None:
         raise TargetFault("protocol", "the answer is not a JSON object", ran=True)
     if data.get("error") is not None:
         raise EngineFault("the engine reported an error", error=data["error"])
     answer.usage = dialect.usage_of(data) or answer.usage
-    answer.clock.output(monotonic(), dialect.text_bytes_of(data))
+    answer.clock.output(came, text_bytes)
     answer.finished = True
     return body
+
+
+def _read_large(body: bytes, dialect: Dialect) -> tuple[dict[str, Any] | None, int]:
+    try:
+        return read_large(body, dialect)
+    except ValueError:
+        return None, 0
 
 
 async def read_whole(exchange: Exchange, limit: Deadline, limits: PhaseLimits, limit_bytes: int = REPLY_BYTES) -> bytes:

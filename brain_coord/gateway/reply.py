@@ -14,7 +14,7 @@ from brain_coord.gateway.dialects import CHAT, Dialect
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.journal import Record
-from brain_coord.gateway.json_members import append
+from brain_coord.gateway.json_members import with_end
 from brain_coord.gateway.passage import Tail
 
 
@@ -49,7 +49,12 @@ def tail_bytes(record: Record, tail: Tail) -> bytes:
 
 def whole_bytes(record: Record, body: bytes) -> bytes:
     """An answer that is not streamed, with `brain` as its last member."""
-    return append(body, _brain(record))
+    return b"".join(with_end(body, _brain(record)))
+
+
+def whole_pieces(record: Record, body: bytes) -> tuple[memoryview, bytes]:
+    """The same in two pieces: what the engine wrote, which is not copied, and the end."""
+    return with_end(body, _brain(record))
 
 
 def _brain(record: Record) -> bytes:

@@ -161,3 +161,24 @@ async def test_one_event_of_megabytes_passes_through_a_stream(served):
         body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "x"}]}
         reply = await served.ask(CHAT, body)
         assert reply.text == text
+
+
+@pytest.mark.case("D-01")
+async def test_a_large_answer_of_nothing_but_brackets_holds_up_nobody(served):
+    async def script(job: RawJob) -> None:
+        if job.request.get("ticking"):
+            await ticks(job)
+            return
+        await job.accept()
+        await job.head(content_type="application/json")
+        await job.send(b'{"choices":[')
+        for _ in range(300):
+            await job.send(b"[]," * 66_666)
+        await job.send(b"[]]}")
+        await job.end()
+
+    async with meanwhile(served) as node:
+        node.script = script
+        reply = await served.ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "x"}]})
+        assert (reply.status, reply.json["error"]["code"]) == (502, "target_failed")
+        assert reply.json["brain"]["attempts"][0]["cause"] == "protocol"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brain_coord.gateway.json_members import MOST_MARKS, append, members, rewrite, with_only
+from brain_coord.gateway.json_members import append, members, rewrite, with_only
+from brain_coord.gateway.json_scan import MOST_STEPS
 
 NAMES = st.sampled_from(["mode", "model", "a", "\\", '"', "x,y", "{", "é", "😀"]) | st.text(max_size=3)
 VALUES = st.recursive(
@@ -87,15 +88,15 @@ def test_large_values_are_skipped_whole(text):
 
 @pytest.mark.parametrize("text", [b"[],", b'"",', b"{},"])
 def test_a_body_of_nothing_but_brackets_is_given_up_before_it_takes_long(text):
-    with pytest.raises(ValueError, match="more than 1000000 strings and brackets"):
-        members(b'{"a":[' + text * (MOST_MARKS + 1) + b"0]}")
+    with pytest.raises(ValueError, match="more than 1000000 steps"):
+        members(b'{"a":[' + text * (16 * MOST_STEPS + 16) + b"0]}")
 
 
 @pytest.mark.parametrize("escapes", range(40))
 def test_any_number_of_escapes_is_read_alike(escapes):
     text = b'"' + rb"\"" * escapes + rb"\\" + b'"'
     assert rewrite(b'{"a":' + text + b',"mode":1}', without={"mode"}) == b'{"a":' + text + b"}"
-    with pytest.raises(ValueError, match=r"no end|not found"):
+    with pytest.raises(ValueError, match=r"no end"):
         members(b'{"a":' + text[:-1])
 
 

@@ -84,10 +84,18 @@ def json_object(data: bytes) -> dict[str, Any] | None:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         try:
-            value = json.loads(data.decode())
-        except (ValueError, RecursionError):
+            value = lenient_json(data)
+        except ValueError:
             return None
     return value if isinstance(value, dict) else None
+
+
+def lenient_json(data: bytes) -> Any:
+    """What most clients can read, if not orjson. Raises `ValueError`."""
+    try:
+        return json.loads(data.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def count(value: Any) -> int | None:
