@@ -21,6 +21,7 @@ What counts against a target feeds its breaker at once, except for engine errors
 known only at the end of the request.
 """
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 from time import monotonic
@@ -37,7 +38,7 @@ from brain_coord.gateway.relay import (
     relay_stream,
     relay_whole,
 )
-from brain_coord.gateway.request import ApiRequest
+from brain_coord.gateway.request import LARGE_BYTES, ApiRequest
 from brain_coord.gateway.result import NOT_ASKED, Result, is_engine_error
 from brain_coord.gateway.sink import ClientStream
 from brain_coord.measure.speed import StreamClock
@@ -96,13 +97,17 @@ async def run_attempts(
         stream: the client, for a streamed answer.
     """
     while (target := choice.best() or await choice.wait()) is not None:
+        if len(request.body) <= LARGE_BYTES:
+            body = request.body_for(target.model, several=target.node_id is None)
+        else:
+            body = await asyncio.to_thread(request.body_for, target.model, several=target.node_id is None)
         started = monotonic()
         remaining = began + limits.whole_s - started
         if remaining <= 0:
             result.failure = "deadline"
             return
         attempt = _Try(
-            request, target, result, limits.phases, stream, began=began, started=started, remaining=remaining
+            request, body, target, result, limits.phases, stream, began=began, started=started, remaining=remaining
         )
         if await attempt.run():
             return
@@ -119,6 +124,7 @@ class _Try:
     def __init__(
         self,
         request: ApiRequest,
+        body: bytes,
         target: Target,
         result: Result,
         phases: PhaseLimits,
@@ -136,8 +142,7 @@ class _Try:
         self._began = began
         self._started = started
         self._remaining = remaining
-        # This may raise, and a ticket would be lost.
-        self._body = request.body_for(target.model, several=target.node_id is None)
+        self._body = body
         self._ticket = target.health.breaker.begin(started)
 
     async def run(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import threading
 import time
 
 import openai
@@ -13,6 +14,7 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.target import TargetFault
 from brain_coord.gateway.attempts import Limits
 from brain_coord.gateway.relay import PhaseLimits
+from brain_coord.gateway.request import LARGE_BYTES, ApiRequest
 from brain_coord.web.view.trace import trace_of
 from tests.support.configured import Configured
 from tests.support.eventually import eventually
@@ -40,6 +42,20 @@ async def test_what_the_engine_refuses_is_tried_once_and_passed_on(code):
     assert result.refusal.status == code
     assert second.seen == []
     assert (first.outcomes, first.health.breaker.pristine) == ([], True)
+
+
+@pytest.mark.case("D-01")
+async def test_a_large_request_is_made_ready_for_its_target_off_the_event_loop(monkeypatch):
+    threads = []
+
+    def body_for(asked, model, **_):
+        threads.append(threading.get_ident() == threading.main_thread().ident)
+        return asked.body
+
+    monkeypatch.setattr(ApiRequest, "body_for", body_for)
+    for size in (10, LARGE_BYTES):
+        assert (await attempt(FakeTarget("a"), asked=request(user="x" * size))).body is not None
+    assert threads == [True, False]
 
 
 @pytest.mark.case("E-12")
