@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brain_coord.fleet.node import Node, Session
+from brain_coord.fleet.node import Elsewhere, Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.fleet.snapshot import node_state
@@ -36,6 +36,10 @@ def an_offer(rng) -> Offer:
     return Offer(models=models, slots=rng.choice([0, 1, 4]), region=rng.choice([None, "eu"]), ask_usd_per_1m=rng.choice([None, 0.5]))  # fmt: skip
 
 
+def a_report(rng) -> Report:
+    return Report(engine=rng.choice([None, None, None, "x"]), vram_mib=rng.choice([None, 8188, 22919, 24564]))
+
+
 def a_benchmark(rng, node, model) -> Benchmark:
     return Benchmark(
         node_id=node.node_id,
@@ -56,8 +60,8 @@ def happens(rng, registry) -> None:
         return
     session, model = node.session, rng.choice(NAMES)
     events = [
-        lambda: registry.connect(node, a_session(rng), Report(), an_offer(rng), ()),
-        lambda: registry.connect(node, a_session(rng), Report(engine="x"), an_offer(rng), ()),
+        lambda: registry.connect(node, a_session(rng), a_report(rng), an_offer(rng), ()),
+        lambda: registry.connect(node, a_session(rng), a_report(rng), an_offer(rng), ()),
         lambda: registry.benchmarked(node, a_benchmark(rng, node, model)),
         lambda: registry.benchmarked(node, a_benchmark(rng, node, model)),
         lambda: registry.set_state(node, "test", operator_drain=rng.random() < 0.3),
@@ -68,12 +72,21 @@ def happens(rng, registry) -> None:
         lambda: registry.record(node, "customer", rng.choice(["completed", "failed", "failed"]), model),
         lambda: node.measured.decode_tok_s.setdefault(model, MedianWindow()).add(20.0, 0.0),
         lambda: registry.lessons.expire(node, 1e9),
+        lambda: setattr(node, "slots_limit", rng.choice([1, 2, 16])),
+        lambda: setattr(node, "banned", rng.choice([None, None, "test"])),
     ]
+    if session is None:
+        events.append(lambda: registry.held_elsewhere(node, Elsewhere("b", 1, rng.randint(0, 2)), "test"))
+    if (where := node.elsewhere) is not None:
+        events += [
+            lambda: registry.runs_elsewhere(node, where, others=rng.randint(0, 2), own=rng.randint(0, 2)),
+            lambda: registry.held_elsewhere(node, None, "test"),
+        ]
     if session is not None:
         refused = (Refusal(model=model, reason="no"),) if rng.random() < 0.3 else ()
         events += [
             lambda: registry.disconnect(node, session, "gone"),
-            lambda: registry.offer(node, an_offer(rng), Report(), refused),
+            lambda: registry.offer(node, an_offer(rng), a_report(rng), refused),
             lambda: registry.heartbeat(node, Heartbeat(active=0, draining=rng.random() < 0.3)),
             lambda: setattr(session, "closing", rng.random() < 0.3),
             lambda: registry.reserve(node),
