@@ -6,9 +6,11 @@ import json
 import signal
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.support.coordinator import CoordinatorProcess, brain_coord, eventually
@@ -182,6 +184,99 @@ async def test_an_operator_may_choose_to_refuse_what_cannot_be_recorded(tmp_path
                 assert "[DONE]" not in reply.data if reply.status == 200 else True
                 error = next(event for event in reply.data if "error" in event) if reply.status == 200 else reply.json
                 assert error["error"]["code"] == "store_unavailable"
+
+
+LEAKY = """
+[store]
+on_failure = "refuse"
+timeout_s = 0.5
+[join]
+token_required = false
+[deadlines]
+first_output_s = 0.5
+[breaker]
+faults = 1000
+[queue]
+wait_s = 5.0
+"""
+
+
+async def silent(job: RawJob) -> None:
+    """A job that is taken, and of which nothing more is heard until it is cancelled."""
+    await job.accept()
+    await job.cancelled.wait()
+    await job.end(ok=False, cause="cancelled")
+
+
+async def dies(job: RawJob) -> None:
+    await job.accept()
+    await job.drop()
+
+
+@pytest.mark.case("E-01")
+async def test_of_requests_that_end_in_any_way_nothing_stays_counted(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(LEAKY)
+    with CoordinatorProcess(tmp_path / "coord", "--config", str(config)) as coordinator:
+        key = coordinator.key("paid")
+
+        async def leaves(after_events: int) -> None:
+            async with RawClient(coordinator.url, key) as client:
+                await client.post(PATH, CHAT)
+                while len(client.reply.data if client.reply.raw else ()) < after_events:
+                    assert await client.read_some()
+                if not after_events:
+                    await asyncio.sleep(0.1)
+                client.reset()
+
+        def gauges() -> dict[str, float]:
+            lines = httpx.get(f"{coordinator.url}/metrics", trust_env=False).text.splitlines()
+            return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+        def idle() -> bool:
+            now = gauges()
+            counts = ("brain_requests_running", "brain_requests_waiting", 'brain_slots{kind="active"}')
+            return all(now[name] == 0 for name in counts) and all(not node["active"] for node in coordinator.nodes())
+
+        @contextlib.asynccontextmanager
+        async def two_nodes(script):
+            async with RawNode(coordinator.url, slots=8) as one, RawNode(coordinator.url, slots=8) as two:
+                await ready(coordinator, one)
+                await ready(coordinator, two)
+                one.script = two.script = script
+                yield one, two
+                await asyncio.to_thread(eventually, idle)
+
+        async with two_nodes(answer):
+            before_mib = memory_mib(coordinator)
+            with held_database(coordinator.data_dir):
+                unrecorded = await asyncio.gather(*(ask(coordinator, key) for _ in range(20)))
+            assert all(b"store_unavailable" in reply.body for reply in unrecorded)
+            await asyncio.to_thread(eventually, lambda: state_of(coordinator.url) == "ok")
+        for script, ending in (
+            (silent, partial(leaves, 0)),
+            (long_answer, partial(leaves, 2)),
+            (dies, partial(ask, coordinator, key)),
+            (silent, partial(ask, coordinator, key)),
+        ):
+            async with two_nodes(script):
+                await asyncio.gather(*(ending() for _ in range(40)))
+        async with two_nodes(long_answer) as (one, two):
+            leaving = [asyncio.create_task(ask(coordinator, key)) for _ in range(20)]
+            await asyncio.to_thread(eventually, lambda: gauges()['brain_slots{kind="active"}'] == 16)
+            await two.leave()
+            one.script = answer
+            for job in one.jobs:
+                job.cancelled.set()
+            await asyncio.gather(*leaving)
+        async with two_nodes(answer):
+            again = await asyncio.gather(*(ask(coordinator, key) for _ in range(16)))
+            assert [reply.text for reply in again] == ["one two three "] * 16
+        assert memory_mib(coordinator) < before_mib + 32
+
+
+def memory_mib(coordinator: CoordinatorProcess) -> float:
+    return float(psutil.Process(coordinator.program.pid).memory_info().rss / 2**20)
 
 
 @pytest.fixture
