@@ -254,8 +254,9 @@ def _choice(kind: Any, given: dict[str, Any], name: str) -> Any:
 
 def _text(given: dict[str, Any], name: str) -> str | None:
     value = given.get(name)
-    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= 128):
-        raise _wrong(name, "a text of at most 128 characters")
+    # It is told in sentences, and those are read on terminals: nothing in it may be a command to one.
+    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= 128 or not value.isprintable()):
+        raise _wrong(name, "a text of at most 128 printable characters")
     return value
 
 

@@ -190,6 +190,8 @@ def test_headers_say_the_same_and_the_body_has_precedence():
         ("privacy", "SECRET"),
         ("region", ""),
         ("region", "x" * 200),
+        ("region", "eu\x1b[31m"),
+        ("node", "N-\n"),
         ("require_region", "maybe"),
         ("max_cost_usd", -1),
         ("max_cost_usd", True),
