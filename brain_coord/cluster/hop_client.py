@@ -22,6 +22,9 @@ PROOF: Final = "x-brain-cluster"
 ALIVE_S: Final = 3.0
 """How long one that was not heard, or not reached, may take to say that it lives."""
 
+EVENT_S: Final = 10.0
+"""How long it is tried to tell what was seen of a node."""
+
 CONNECT_S: Final = 2.0
 """Coordinators of a cluster are near each other; one that does not take a connection in this time is away."""
 

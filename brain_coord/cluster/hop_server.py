@@ -15,7 +15,7 @@ from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault, Waiting
 from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
-from brain_coord.cluster.hop_client import ALIVE_PATH, EVENT_PATH, JOB_PATH, proof_of
+from brain_coord.cluster.hop_client import ALIVE_PATH, EVENT_PATH, EVENT_S, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
@@ -43,6 +43,9 @@ log = structlog.get_logger("brain.cluster")
 
 BODY_IDLE_S: Final = 10.0
 JOB_CLAIMS: Final = frozenset({"from", "node", "epoch", "class", "job", "model", "route", "deadline_s"})
+STOOD_STILL_S: Final = 1.0
+"""A node whose answer came too late is not blamed if we stood still for longer, while it ran or just before."""
+
 REMEMBERED: Final = 4096
 """Jobs for which the other coordinator has not said yet how the request ended."""
 
@@ -79,6 +82,7 @@ class _Given:
 
     target: NodeTarget
     node: Node
+    since: float
     answer: Answer | None = None
 
 
@@ -181,7 +185,7 @@ class HopServer:
             return
         target = NodeTarget(self.registry, node, claims["model"], ResourceClass(claims["class"]), self._samples)
         spec = JobSpec(claims["job"], claims["model"], claims["route"], body, claims["deadline_s"])
-        given = self._remember(claims["job"], _Given(target, node))
+        given = self._remember(claims["job"], _Given(target, node, monotonic()))
         self._count(node, claims["from"], 1)
         try:
             try:
@@ -278,6 +282,8 @@ class HopServer:
         given = self._unjudged.pop(said["job"], None)
         if given is None or given.node.session is None:
             return
+        if said["result"] == "timed_out" and self._stood_still(given.since):
+            return  # the other coordinator heard nothing of us; of the node it knows nothing
         answer = given.answer
         if said["empty"]:
             self.registry.empty(given.node)
@@ -288,6 +294,10 @@ class HopServer:
                 total_ms=None,
                 stream=None if answer is None else answer.sample,
             )
+
+    def _stood_still(self, since: float) -> bool:
+        """Whether our loop did, while a job ran or while it lay in the connection, as long as we are told of its end."""
+        return self.registry.lessons.lag.stalled_s(since - EVENT_S, monotonic()) > STOOD_STILL_S
 
 
 _FRAMES: Final = (b"content-type", b"application/vnd.brain.frames")

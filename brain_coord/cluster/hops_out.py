@@ -10,7 +10,7 @@ import orjson
 import structlog
 
 from brain_coord.cluster import stray_slots
-from brain_coord.cluster.hop_client import EVENT_PATH, JOB_PATH, HopClient
+from brain_coord.cluster.hop_client import EVENT_PATH, EVENT_S, JOB_PATH, HopClient
 from brain_coord.cluster.remote_target import RemoteExchange
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.cluster.view import Effect, Peer, SharedView
@@ -19,8 +19,6 @@ from brain_coord.gateway.http import Receive, Scope, Send
 from brain_coord.store.records import Outcome
 
 log = structlog.get_logger("brain.cluster")
-
-EVENT_S: Final = 10.0
 
 LOOK_S: Final = 1.0
 """How often one that was not reached is tried again."""

@@ -14,6 +14,12 @@ NEVER: Final = inf
 
 _SOON_S: Final = 0.01
 
+LATE_S: Final = 0.1
+"""A timer that goes off so much too late tells that our own loop stood still."""
+
+READ_S: Final = 0.25
+"""So long the block may still wait then: what came meanwhile lies in its connection, and nobody is to blame for that."""
+
 
 class Deadline:
     """Ends the block with `TimeoutError` when it is late. Enter it once, inside a task.
@@ -28,6 +34,8 @@ class Deadline:
 
     end = NEVER
     _late = False
+    _excused = -inf
+    """The time that had passed while our loop stood still."""
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, by: float, every_s: float) -> None:
@@ -52,12 +60,18 @@ class Deadline:
             raise TimeoutError from error
 
     def _wait(self) -> None:
-        left_s = min(self.by, self.end) - monotonic()
-        self._timer = self._loop.call_later(max(_SOON_S, min(left_s, self._every_s)), self._look)
+        now = monotonic()
+        wait_s = max(_SOON_S, min(min(self.by, self.end) - now, self._every_s))
+        self._due = now + wait_s
+        self._timer = self._loop.call_later(wait_s, self._look)
 
     def _look(self) -> None:
-        if min(self.by, self.end) > monotonic():
+        now, by = monotonic(), self.by
+        if min(by, self.end) > now:
             self._wait()
+        elif now > self._due + LATE_S and by != self._excused and self.end > now:
+            self._excused = by
+            self._timer = self._loop.call_later(READ_S, self._look)
         else:
             self._timer, self._late = None, True
             self._task.cancel()

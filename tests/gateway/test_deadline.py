@@ -1,11 +1,13 @@
 """A limit on a wait: it ends what is late, can be moved, and leaves the cancellations of others alone."""
 
 import asyncio
+import socket
+import time
 from time import monotonic
 
 import pytest
 
-from brain_coord.gateway.deadline import NEVER, Deadline
+from brain_coord.gateway.deadline import LATE_S, NEVER, Deadline
 
 
 async def test_what_is_late_ends_with_a_timeout_and_the_task_goes_on():
@@ -94,3 +96,23 @@ async def test_the_inner_of_two_limits_does_not_take_the_outer_ones_end():
 async def test_an_error_of_the_block_is_not_hidden():
     with pytest.raises(KeyError), Deadline(monotonic() + 60, 60):
         raise KeyError
+
+
+async def test_what_came_while_our_own_loop_stood_still_is_read_before_anybody_is_late():
+    loop, (here, there) = asyncio.get_running_loop(), socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        for _ in range(3):
+            with Deadline(monotonic() + 0.05, every_s=60):
+                reading = asyncio.ensure_future(loop.sock_recv(here, 1))
+                await asyncio.sleep(0)
+                time.sleep(0.1 + LATE_S)  # noqa: ASYNC251 — the loop is to stand still
+                there.send(b"x")
+                assert await reading == b"x"
+
+
+async def test_whoever_says_nothing_is_late_also_when_our_loop_stood_still():
+    with pytest.raises(TimeoutError), Deadline(monotonic() + 0.05, every_s=60):
+        await asyncio.sleep(0)
+        time.sleep(0.1 + LATE_S)  # noqa: ASYNC251 — the loop is to stand still
+        await asyncio.Event().wait()
