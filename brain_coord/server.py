@@ -70,7 +70,9 @@ class _App:
         return answered
 
 
-def _config(coordinator: Coordinator, app: _App, settings: Settings, context: ssl.SSLContext | None) -> uvicorn.Config:
+def _config(
+    coordinator: Coordinator, app: _App, settings: Settings, context: ssl.SSLContext | None = None
+) -> uvicorn.Config:
     kind = GuardedConnection.bound_by(coordinator.bounds)
     return uvicorn.Config(
         app,
