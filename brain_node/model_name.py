@@ -10,26 +10,30 @@ from typing import Final
 import orjson
 
 SMALL_BYTES: Final = 64 * 1024
-"""Up to this, to look first whether there is anything to do costs less than to do it."""
+"""Up to this, a request is looked at at once; a larger one might hold up other jobs."""
 
 _KEY_AND_NAME: Final = re.compile(
     rb'"(?<!\\")(?:[mM]|\\u00[46][dD])(?:[oO]|\\u00[46][fF])(?:[dD]|\\u00[46]4)(?:[eE]|\\u00[46]5)(?:[lL]|\\u00[46][cC])"'
-    rb'\s*+:\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+")',
+    rb'\s*+:\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+")?',
     re.DOTALL,
 )
-"""A member whose key reads `model` in whatever case, and whose value is a string. A quote behind a backslash begins none."""
+"""A key that reads `model` in whatever case, and its value if that is a string. A quote behind a backslash begins none."""
 _NO_MARKS: Final = bytes(set(range(256)) - set(b'"{}[]'))
 _SPACE: Final = 8
 """Most white space that an answer may hold around the colon of its `model` member, in bytes."""
 
 
-def rename_request(body: bytes, name: str) -> bytes:
-    """The request with its top-level `model` set to `name`; unchanged when it has none (the engine will say so).
+def rename_request(body: bytes, name: str) -> bytes | None:
+    """The request with its top-level `model` set to `name`; `None` for one that a server could read in another way.
 
     Servers differ in which of two members they take, and some do not mind the case of letters (Go's JSON): whatever can be
-    taken for it names this model.
+    taken for it names this model. Without one, or with one that is no string, servers choose a model themselves. Some
+    (Python's JSON) take UTF-16 as well, in which nothing here would be found, and which is never without zero bytes.
     """
-    if len(body) <= SMALL_BYTES and _names_only(body, orjson.dumps(name)):
+    if b"\0" in body:
+        return None
+    said = orjson.dumps(name)
+    if len(body) <= SMALL_BYTES and _says_only(said, body):
         return body
     pieces: list[bytes] = []
     depth, read, done = 0, 0, 0
@@ -37,9 +41,24 @@ def rename_request(body: bytes, name: str) -> bytes:
         depth += _opened(body[read : found.start()])
         read = found.end()
         if depth == 1:
-            pieces += (body[done : found.start(1)], orjson.dumps(name))
+            if found[1] is None:
+                return None
+            pieces += (body[done : found.start(1)], said)
             done = read
-    return b"".join((*pieces, body[done:]))
+    return b"".join((*pieces, body[done:])) if pieces else None
+
+
+def _says_only(name: bytes, body: bytes) -> bool:
+    """Whether a body has this name already, and nothing else that could be read as `model`; most are known by a glance."""
+    at = body.find(b'"model":' + name)
+    if at < 0:
+        at = body.find(b'"model": ' + name)
+    if at < 0 or b"\\u" in body or body.lower().count(b'model"') != 1:
+        return False
+    if at == 1:
+        return True
+    rest = body[at:]
+    return rest.count(b"}") == 1 and b"{" not in rest and b"[" not in rest and b"]" not in rest
 
 
 def _opened(text: bytes) -> int:
@@ -48,12 +67,6 @@ def _opened(text: bytes) -> int:
     # Two quotes side by side change nothing for what follows them; of the rest, every second part is outside strings.
     outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
     return outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
-
-
-def _names_only(body: bytes, name: bytes) -> bool:
-    """Whether a body says this name, and has nothing else that could be read as `model`; most have not."""
-    said = b'"model":' + name in body or b'"model": ' + name in body
-    return said and body.lower().count(b'model"') == 1 and b"\\u" not in body
 
 
 class AnswerRename:

@@ -75,10 +75,11 @@ class RelayedJob:
         if not endpoint.several and endpoint.served_name == job.model:
             self._go(body_bytes)
         elif body_bytes <= SMALL_BYTES:
-            self._body = (rename_request(b"".join(self._body), endpoint.served_name),)
-            self._go(len(self._body[0]))
+            self._named(rename_request(b"".join(self._body), endpoint.served_name))
         else:
-            self._preparing = asyncio.get_running_loop().create_task(self._named())
+            self._preparing = asyncio.get_running_loop().create_task(self._name_slowly())
+        if self._ended:
+            return
         self._line.accepted()
         self._deadlines.add(self, monotonic() + job.deadline_s)
 
@@ -148,12 +149,20 @@ class RelayedJob:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    async def _named(self) -> None:
+    async def _name_slowly(self) -> None:
         """Name the model in a large body without making other jobs wait for it."""
         body = b"".join(self._body)
-        self._body = (await asyncio.to_thread(rename_request, body, self._lease.endpoint.served_name),)
+        renamed = await asyncio.to_thread(rename_request, body, self._lease.endpoint.served_name)
         self._preparing = None
-        self._go(len(self._body[0]))
+        self._named(renamed)
+
+    def _named(self, body: bytes | None) -> None:
+        if body is None:
+            log.warning("model_not_named", job=self._job.id, model=self._job.model)
+            self._over("cancelled", "bad_job")
+            return
+        self._body = (body,)
+        self._go(len(body))
 
     def _go(self, body_bytes: int) -> None:
         self._request = request_head(self._lease.endpoint, self._origin, self._job.path, body_bytes)

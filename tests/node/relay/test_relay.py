@@ -325,10 +325,19 @@ async def test_a_server_with_several_models_is_asked_for_the_lent_one_alone(own_
     assert orjson.loads(engine.requests[0].body) == {**dict.fromkeys(sent, own_name), "prompt": "x"}
 
 
+@pytest.mark.parametrize("padding", [b"", b" " * SMALL_BYTES])
+async def test_a_request_that_leaves_the_model_to_the_server_is_no_job(padding):
+    async with FakeEngine() as engine:
+        line, engines = await run_once(engine, b'{"prompt":"x"' + padding + b"}", Engines(engine.url, several=True))
+    assert line.cause == "bad_job"
+    assert engines.leases[0].outcomes == ["cancelled"]
+    assert engine.requests == []
+
+
 async def test_naming_the_model_in_a_large_request_makes_no_other_job_wait(monkeypatch):
     others_are_over = threading.Event()
 
-    def slowly(body: bytes, name: str) -> bytes:
+    def slowly(body: bytes, name: str) -> bytes | None:
         assert others_are_over.wait(10), "it held the loop"
         return rename_request(body, name)
 
