@@ -1,6 +1,7 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -133,6 +134,13 @@ class NodeClass:
             wait_s=0.0 if decision is None else self._wait_s(decision, query, index, out, now),
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
+
+    def whole(self, query: Query) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Makes the node decision again with every node in it; among thousands that takes its time, and a thread may do it."""
+        states = tuple(self._routable.index(self._operator).states())
+        if query.model == AUTO_MODEL:
+            return partial(decide_auto_node, query.node_request, tuple(self._needs.values()), states)
+        return partial(decide_node, query.node_request, self._needs[query.model], states)
 
     def _state(
         self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex, output_tokens: int

@@ -1,13 +1,15 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, ClassBackend, Prospect, Query
+from brain_coord.classes.cloud import CloudClass
 from brain_coord.classes.health import PassedOver
+from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.target import Target
 from brain_coord.classes.upstream_class import tokens_of
 from brain_coord.gateway.auth import Caller
@@ -272,6 +274,15 @@ class Decider:
             if found is not None:
                 return found
         return None
+
+    def whole_node_decision(self, decision: Decision) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Makes the node decision again with every node in it, where it only counts some; a thread may do it."""
+        decided = decision.node_decision
+        whose = next(each for each, prospect in decision.prospects.items() if prospect.node_decision is decided)
+        backend = self._by_class[whose]
+        nodes = backend.nodes if isinstance(backend, CloudClass) else backend
+        assert isinstance(nodes, NodeClass), f"{whose} lists everybody"
+        return nodes.whole(decision.query)
 
     def full(self, decision: Decision) -> Set[str]:
         """Names of targets that lacked nothing but a free slot, in the classes that the request may use."""

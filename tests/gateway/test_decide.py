@@ -1,5 +1,9 @@
 """What a refusal says when capacity is not the only thing in the way: the true reason, also when the request is it."""
 
+import asyncio
+import json
+
+import httpx
 import pytest
 
 from brain_coord.classes.node_class import NodeClass
@@ -14,7 +18,9 @@ from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
 from brain_coord.store.records import Benchmark
 from brain_node.contract.catalog import load_catalog
 from brain_node.contract.messages import ModelOffer, Offer, Report
+from tests.support.coordinator import brain_coord
 from tests.support.fake_targets import FakeClass, request
+from tests.support.in_process import coordinator_inside
 
 CATALOG = load_catalog()
 MODEL = "qwen/qwen2.5-1.5b-instruct"
@@ -123,3 +129,22 @@ def test_a_node_cannot_be_named_for_a_model_that_only_others_serve(registry):
     with pytest.raises(ApiError) as told:
         decision(registry, "m", [far], node="N-0000000000000001")
     assert told.value.message == "no Brain Node serves m, so none can be named for it; leave out `node`"
+
+
+@pytest.mark.parametrize("model", [MODEL, "brain/auto"])
+@pytest.mark.parametrize("operator", [True, False])
+async def test_a_dry_run_lists_every_node_however_many_there_are(tmp_path, model, operator):
+    async with coordinator_inside(tmp_path) as inside:
+        made = await asyncio.to_thread(brain_coord, "key", "create", "--json", "--data-dir", str(tmp_path))
+        for number in range(100):
+            join(inside.coordinator.registry, number, operator=operator, online=False)
+        asked = {"model": model, "privacy": "PUBLIC", "messages": [{"role": "user", "content": "x"}]}
+        keys = {"Authorization": f"Bearer {json.loads(made.stdout)['key']}"}
+        async with httpx.AsyncClient(base_url=inside.url, headers=keys, trust_env=False) as http:
+            told = (await http.post("/v1/route", json=asked)).json()
+    node = told["node"]
+    assert list(node["rejections"]) == [f"N-{number:016X}" for number in range(100)]
+    assert all(reasons[0] == "offline" for reasons in node["rejections"].values())
+    assert (node["considered"], "unlisted" in node) == (100, False)
+    assert "and 80 more: 80 × offline" in told["sentence"]
+    assert node["reason"] in told["sentence"]
