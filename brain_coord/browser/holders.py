@@ -41,6 +41,8 @@ class StageKeeper:
     """Running answers by tab and stage."""
     _retired: set[tuple[str, str]] = field(default_factory=set)
     """Tabs and stages that get no new answers; dropped once no answer runs on them."""
+    _offered: dict[str, Stage] = field(default_factory=dict)
+    """By name, as at the last look: what tabs have of these is this."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -81,7 +83,17 @@ class StageKeeper:
             self._drop_retired()
             await asyncio.sleep(LOOK_S)
 
+    def _withdraw(self) -> None:
+        """Let go what is offered no more, or stands for other weights now: the name alone does not tell."""
+        offered = {stage.name: stage for _, stage in self.shelf.stages()}
+        for name, stage in self._offered.items():
+            if offered.get(name) != stage:
+                for tab in self.tabs.online:
+                    self._retire(tab, name)
+        self._offered = offered
+
     def _give_out(self) -> None:
+        self._withdraw()
         for model, stage in self.shelf.stages():
             if not self.holders(stage) and not self._loading(stage):
                 self._give(model, stage, self._takers(stage))
@@ -99,7 +111,8 @@ class StageKeeper:
         models = {stage.name: (model, stage) for model, stage in self.shelf.stages()}
         held = {tab.tab_id: frozenset(tab.stages & models.keys()) for tab in self.tabs.online}
         for tab_id, name in surplus(held, {name: model.replicas for name, (model, _) in models.items()}):
-            self._retire(tab_id, models[name][1])
+            if (full := self.tabs.get(tab_id)) is not None:
+                self._retire(full, name)
         if any(tab.loading for tab in self.tabs.online):
             return
         move = next_move(held, lambda name: [tab.tab_id for tab in self._takers(models[name][1])])
@@ -108,13 +121,12 @@ class StageKeeper:
             assert tab is not None
             self._give(*models[move[0]], [tab])
 
-    def _retire(self, tab_id: str, stage: Stage) -> None:
-        tab = self.tabs.get(tab_id)
-        if tab is not None and stage.name in tab.stages:
-            log.info("stage moved away", tab=tab_id, stage=stage.name)
-            tab.stages.discard(stage.name)
-            self.comparisons.forget(tab, stage.name)
-            self._retired.add((tab_id, stage.name))
+    def _retire(self, tab: Tab, name: str) -> None:
+        if name in tab.stages:
+            log.info("stage moved away", tab=tab.tab_id, stage=name)
+            tab.stages.discard(name)
+            self.comparisons.forget(tab, name)
+            self._retired.add((tab.tab_id, name))
 
     def _drop_retired(self) -> None:
         for tab_id, name in sorted(self._retired):
@@ -170,6 +182,9 @@ class StageKeeper:
             if tab.session is not session:
                 return
             log.info("stage loaded", tab=tab.tab_id, stage=stage.name, cached_bytes=said.get("cached"))
+            if self._offered.get(stage.name) != stage:  # meanwhile
+                await self.desk.drop(tab, [stage.name], None)
+                return
             others = [each for each in self.holders(stage) if each is not tab]
             if others and not await self.comparisons.passes(model, stage, others[0], tab):
                 return

@@ -86,8 +86,10 @@ class Pipeline:
         """Reserve a place on a tab for every stage.
 
         Raises:
-            WorkFault: `no_free_slot`, or nobody holds a stage.
+            WorkFault: `no_free_slot`, or nobody holds a stage, or what tabs hold by its name now is another model.
         """
+        if self.keeper.shelf.models.get(self.model.model_id) != self.model:
+            raise WorkFault("no_holder", f"{self.model.model_id} was taken away or replaced meanwhile", blame=False)
         hops: list[Hop] = []
         for stage in self.model.stages:
             decision = decide_stage(self.tabs, stage, self.request, self._lost)

@@ -307,3 +307,26 @@ async def test_work_that_its_owner_stopped_is_not_called_a_fault(place):
         await asked
         assert await tab.text("fault") == ""
         assert await tab.text("stages") == "none"
+
+
+def crammed(source):
+    """A card that is full: what is asked of it is above what it has, and WebGPU says so beside the call, not from it."""
+    return source.replace(
+        "size: Math.max(16, Math.ceil(bytes / 16) * 16),",
+        "size: globalThis.full ? 2 ** 50 : Math.max(16, Math.ceil(bytes / 16) * 16),",
+    )
+
+
+async def test_a_card_that_is_full_is_a_fault_and_not_a_lie(place):
+    async with lent_tab(place.browser, place.url, changed={"gpu.js": crammed}) as tab, place.api() as client:
+        tab_id = await tab.node_id
+        body = {"rows": 64, "inner": 64, "columns": 64, "seed": 1}
+        await tab.page.evaluate("globalThis.full = true")
+        reply = await client.post("/v1/compute/matmul", json=body)
+        assert reply.status_code >= 500
+        view = await tab_view(place, tab_id)
+        assert (view["state"], view["measured"]["answers_refused"]) == ("ONLINE", 0), view["reason"]
+        assert "The last job failed here: the GPU could not do it: " in await tab.text("fault")
+        await tab.page.evaluate("globalThis.full = false")
+        assert (await client.post("/v1/compute/matmul", json=body)).status_code == 200
+        assert await tab.text("fault") == ""

@@ -66,7 +66,7 @@ def tabs():
 
 
 def pipeline_of(tabs, model, desk, *request):
-    keeper = StageKeeper(tabs, SimpleNamespace(stages=list), desk)
+    keeper = StageKeeper(tabs, SimpleNamespace(models={model.model_id: model}, stages=list), desk)
     return Pipeline(tabs, keeper, model, *request)
 
 

@@ -386,3 +386,62 @@ async def test_kernels_that_could_not_be_fetched_are_fetched_again(browser, know
         lent = Lent(inside, [tab], data_dir)
         await lent.until(lambda: lent.holders() and all(lent.holders()))
         assert len(refused) == 2
+
+
+COUNTED = """
+globalThis.live = 0;
+const create = GPUDevice.prototype.createBuffer, destroy = GPUBuffer.prototype.destroy, kept = new Set();
+GPUDevice.prototype.createBuffer = function (wish) {
+  const buffer = create.call(this, wish);
+  kept.add(buffer);
+  live += buffer.size;
+  return buffer;
+};
+GPUBuffer.prototype.destroy = function () {
+  if (kept.delete(this)) live -= this.size;
+  return destroy.call(this);
+};
+"""
+
+
+@pytest.mark.parametrize("link", ["stays", "breaks"])
+async def test_a_tab_keeps_nothing_on_its_card_of_a_model_that_is_not_offered_any_more(lend, random_model, link):
+    """Else it would hold a little more after each change, and after each break, than its owner lends."""
+    async with lend(random_model.path, 1, stages=2) as lent:
+        tab, keeper = lent.tabs[0], lent.keeper
+        await tab.page.add_init_script(COUNTED)
+        await tab.page.reload()
+        await tab.lend()
+        await lent.until(lambda: all(lent.holders()))
+        before = await tab.page.evaluate("live")
+        assert before > 0
+        way = lent.pipeline()
+        await way.step(list(random_model.greedy[:8]))
+        add_model(lent.data_dir, random_model.path, MODEL, stages=1, replicas=1)
+        if link == "breaks":
+            session = way.hops[0].tab.session
+            await session.link.close(1001, "as a network does")
+            await lent.until(lambda: way.hops[0].tab.session not in (None, session))
+        way.close()
+        await lent.until(lambda: [stage.name for _, stage in keeper.shelf.stages()] == [f"{MODEL}#1/1"])
+        await lent.until(lambda: all(lent.holders()))
+
+        async def small() -> bool:
+            return await tab.page.evaluate("live") <= before * 1.1
+
+        await eventually(small, 20)
+        assert keeper.tabs.online[0].stages == {f"{MODEL}#1/1"}
+
+
+async def test_other_weights_under_a_known_name_are_loaded_and_the_old_ones_answer_no_more(
+    lend, random_model, known_model
+):
+    async with lend(random_model.path, 1, stages=2) as lent:
+        client, _ = lent.client()
+        add_model(lent.data_dir, known_model.path, MODEL, stages=2, replicas=1)
+        await lent.until(lambda: lent.keeper.shelf.models[MODEL].folder == known_model.path)
+        await lent.until(lambda: not all(lent.holders()))
+        await lent.until(lambda: all(lent.holders()))
+        async with client:
+            answer = await client.chat.completions.create(**ASK)
+        assert answer.choices[0].message.content == known_model.sentence

@@ -71,16 +71,35 @@ export function folded(count) {
   return [wide, Math.ceil(count / wide)];
 }
 
+const FAULTS = ["validation", "out-of-memory", "internal"];
+
+/**
+ * What `work` makes of the GPU. Calls that it cannot carry out, for want of memory mostly, seem to succeed and give zeros:
+ * an honest tab would be taken for a liar. So here they throw.
+ */
+export async function checked(device, work) {
+  for (const kind of FAULTS) device.pushErrorScope(kind);
+  try {
+    return await work();
+  } finally {
+    const found = await Promise.all(FAULTS.map(() => device.popErrorScope().catch(() => null)));
+    const fault = found.find(Boolean);
+    if (fault) throw new Error(`the GPU could not do it: ${fault.message.split("\n")[0].slice(0, 200)}`);
+  }
+}
+
 /** Bytes of a buffer, back from the GPU. */
 export async function readBack(device, buffer, bytes, encoder = device.createCommandEncoder()) {
   const staging = device.createBuffer({
     size: Math.ceil(bytes / 16) * 16,
     usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
   });
-  encoder.copyBufferToBuffer(buffer, 0, staging, 0, Math.ceil(bytes / 4) * 4);
-  device.queue.submit([encoder.finish()]);
-  await staging.mapAsync(GPUMapMode.READ);
-  const copy = staging.getMappedRange().slice(0, bytes);
-  staging.destroy();
-  return copy;
+  try {
+    encoder.copyBufferToBuffer(buffer, 0, staging, 0, Math.ceil(bytes / 4) * 4);
+    device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(GPUMapMode.READ);
+    return staging.getMappedRange().slice(0, bytes);
+  } finally {
+    staging.destroy();
+  }
 }

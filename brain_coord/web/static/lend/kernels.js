@@ -1,5 +1,6 @@
 // What a tab can be asked to do, by the path of the job. Nothing else runs here, whatever a coordinator says.
 
+import { checked } from "./gpu.js";
 import { multiply } from "./matmul.js";
 import * as stages from "./stages.js";
 
@@ -23,7 +24,7 @@ export function pack(header, payload = new Uint8Array(0)) {
 
 async function matmul({ device }, body) {
   const [header, payload] = unpack(body);
-  const numbers = await multiply(device, header, payload);
+  const numbers = await checked(device, () => multiply(device, header, payload));
   return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
 }
 
@@ -33,7 +34,7 @@ async function load(context, body) {
 
 async function run(context, body) {
   const [header, payload] = unpack(body);
-  const answer = await stages.run(context, header, payload);
+  const answer = await checked(context.device, () => stages.run(context, header, payload));
   if (answer === null) return { status: 409, content_type: "text/plain", body: new Uint8Array(0) };
   return pack({ stages: header.stages }, answer.numbers);
 }

@@ -5,6 +5,7 @@ import { identity } from "./identity.js";
 import { KERNELS } from "./kernels.js";
 import { Link } from "./link.js";
 import { Rules } from "./rules.js";
+import { renew } from "./stages.js";
 
 const base = document.body.dataset.base;
 const at = (name) => document.getElementById(name);
@@ -79,6 +80,7 @@ function run(path, body, signal) {
 const on = {
   welcome: () => {
     state("waiting", "Joined. The coordinator measures this tab before it gives it work.");
+    last = last.then(renew);
     rules.told = undefined;
     rules.look();
   },

@@ -28,15 +28,18 @@ function bind(device, pipeline, buffers) {
 export async function multiply(device, header, payload) {
   const { rows, inner, columns, row, column, width, seed } = header;
   const [seeded, product] = await compiled(device);
-  const left = storage(device, rows * inner * 4);
-  const right = storage(device, inner * columns * 4);
-  const result = storage(device, rows * columns * 4);
-  const passing = [left, right, result];
+  const passing = [];
+  const kept = (buffer) => {
+    passing.push(buffer);
+    return buffer;
+  };
+  const left = kept(storage(device, rows * inner * 4));
+  const right = kept(storage(device, inner * columns * 4));
+  const result = kept(storage(device, rows * columns * 4));
   const encoder = device.createCommandEncoder();
   if (seed) {
     const fill = (buffer, numbers, count) => {
-      const part = uniform(device, numbers);
-      passing.push(part);
+      const part = kept(uniform(device, numbers));
       const pass = encoder.beginComputePass();
       pass.setPipeline(seeded);
       pass.setBindGroup(0, bind(device, seeded, [part, buffer]));
@@ -49,14 +52,15 @@ export async function multiply(device, header, payload) {
     device.queue.writeBuffer(left, 0, payload, 0, rows * inner * 4);
     device.queue.writeBuffer(right, 0, payload, rows * inner * 4, inner * columns * 4);
   }
-  const shape = uniform(device, [rows, inner, columns, 0]);
-  passing.push(shape);
+  const shape = kept(uniform(device, [rows, inner, columns, 0]));
   const pass = encoder.beginComputePass();
   pass.setPipeline(product);
   pass.setBindGroup(0, bind(device, product, [shape, left, right, result]));
   pass.dispatchWorkgroups(Math.ceil(columns / 64), Math.ceil(rows / 64));
   pass.end();
-  const numbers = new Uint32Array(await readBack(device, result, rows * columns * 4, encoder));
-  for (const buffer of passing) buffer.destroy();
-  return numbers;
+  try {
+    return new Uint32Array(await readBack(device, result, rows * columns * 4, encoder));
+  } finally {
+    for (const buffer of passing) buffer.destroy();
+  }
 }

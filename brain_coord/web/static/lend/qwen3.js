@@ -175,8 +175,13 @@ export class Stage {
     this.sessions.delete(name);
   }
 
-  destroy() {
+  /** Every answer that was being written. */
+  forget() {
     for (const name of [...this.sessions.keys()]) this.drop(name);
+  }
+
+  destroy() {
+    this.forget();
     for (const { parts } of this.tensors.values()) for (const part of parts) part.buffer.destroy();
     this.turns.destroy();
   }
