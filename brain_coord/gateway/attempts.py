@@ -30,6 +30,7 @@ from typing import Final, Protocol
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, Target, TargetFault
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
+from brain_coord.gateway.passage import LINGER_S
 from brain_coord.gateway.relay import (
     EngineFault,
     PhaseLimits,
@@ -170,7 +171,7 @@ class _Try:
             stream.on_commit = self._succeeded
         limit = Deadline(
             self._started + phases.accept_within_s(len(job.body)),
-            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s),
+            every_s=min(phases.accept_s, phases.first_output_s, phases.between_events_s, LINGER_S),
         )
         limit.end = self._started + remaining
         exchange: Exchange | None = None

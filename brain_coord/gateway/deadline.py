@@ -59,6 +59,13 @@ class Deadline:
         if self._late and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
+    def forgives(self) -> bool:
+        """Whether it was the phase that just ended the block. Then that is undone, and the block may go on."""
+        if not self._late or self.by > monotonic():
+            return False
+        self._late = False
+        return self._task.uncancel() <= self._cancelling
+
     def _wait(self) -> None:
         now = monotonic()
         wait_s = max(_SOON_S, min(min(self.by, self.end) - now, self._every_s))

@@ -4,6 +4,7 @@ No I/O: bytes and the time go in, bytes come out. Every byte that goes out stand
 only the chunk that holds nothing but a usage nobody asked for is left out.
 """
 
+from math import inf
 from typing import Final, NamedTuple
 
 from brain_coord.classes.target import TargetFault
@@ -24,8 +25,11 @@ HELD_BYTES: Final = EVENT_BYTES
 Before the first output the prompt may come back: as token ids for each choice, or twice in a response's frames.
 """
 
+LINGER_S: Final = 2.0
+"""How long a target may take to end a stream whose end marker has come: no client waits for anything behind that."""
+
 _OUTPUT, _QUIET, _FINISH = EventKind.OUTPUT, EventKind.QUIET, EventKind.FINISH
-_DONE, _ERROR = EventKind.DONE, EventKind.ERROR
+_DONE, _END, _ERROR = EventKind.DONE, EventKind.END, EventKind.ERROR
 """An enum's members are slow to look up, and every event is asked for some of them."""
 
 
@@ -41,9 +45,11 @@ class Passage:
 
     Attributes:
         committed: real output has passed; before that the answer may still come from another target.
+        silence_s: the longest pause from now on; `None` before the first output.
     """
 
     committed = False
+    silence_s: float | None = None
     _held_bytes = 0
     _done = False
     _splitter: sse.EventSplitter | None = None
@@ -51,12 +57,19 @@ class Passage:
     _alike: Mould | None = None
     """The form of the next events if they are more of the text, and may pass at once: nothing is held, nothing begun."""
 
-    def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool) -> None:
+    def __init__(self, dialect: Dialect, answer: Answer, *, client_usage: bool, between_s: float = inf) -> None:
+        """Args: `between_s` is the longest pause between two events."""
         self._reader = Reader(dialect)
         self._answer = answer
         self._client_usage = client_usage
+        self._between_s = between_s
         self._held: list[bytes] = []
         self._ready: list[bytes] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing more can come, although the stream may not have ended."""
+        return self._done and (self._answer.finished or self.committed)
 
     def feed(self, chunk: bytes, now: float) -> bytes:
         """What can go out after these bytes.
@@ -119,10 +132,10 @@ class Passage:
     def _end_with(self, finish: bytes, counts: bytes, usage: Usage, marker: bytes) -> None:
         """Take the three events that end nearly every stream, right behind output."""
         self._answer.usage = self._answer.usage.then(usage)
-        self._answer.finished = self._done = True
+        self._answer.finished = True
         self._held = [finish, counts, marker] if self._client_usage else [finish, marker]
         self._held_bytes = len(finish) + len(counts)
-        self._reader.close()
+        self._closes()
 
     def _split(self, chunk: bytes, now: float) -> None:
         """Take the events that `chunk` completes, and keep the one that it begins."""
@@ -150,7 +163,7 @@ class Passage:
                 ready = self.out()
             elif rest:
                 self._hold(rest)  # of a line end that was cut
-        if not self._answer.finished and not (self._done and self.committed):
+        if not self._answer.finished and not self.whole:
             raise TargetFault("incomplete", "the stream ended without a finish reason", ran=True)
         self._answer.finished = True
         return ready, Tail(self._held, self._done)
@@ -169,20 +182,27 @@ class Passage:
                 self._ready.append(event)
             else:
                 self._hold(event)  # in its place: behind whatever is held
-        elif kind is _FINISH:
+        elif kind is _FINISH or kind is _END:
             if text_bytes or not self.committed:
                 self._answer.clock.output(now, text_bytes)
                 self._release()
             self._answer.finished = True
             self._hold(event)
+            if kind is _END:
+                self._closes()
         elif kind is _DONE:
-            self._done = True
-            self._reader.close()
+            self._closes()
             self._hold(event)
         elif kind is _ERROR:
             raise EngineFault("the engine reported an error", error=error)
         elif self._client_usage:
             self._hold(event)
+
+    def _closes(self) -> None:
+        """The end marker has come."""
+        self._done = True
+        self._reader.close()
+        self.silence_s = LINGER_S
 
     def _hold(self, event: bytes) -> None:
         self._held_bytes = held_bytes = self._held_bytes + len(event)
@@ -191,7 +211,7 @@ class Passage:
         self._held.append(event)
 
     def _release(self) -> None:
-        self.committed = True
+        self.committed, self.silence_s = True, self._between_s
         if self._held:
             self._ready += self._held
             self._held = []

@@ -91,10 +91,10 @@ async def relay_stream(
         limits: of the phases.
 
     Raises:
-        TargetFault: the target broke off.
+        TargetFault: the target broke off before the end marker.
         EngineFault: the engine sent an error event.
     """
-    passage = Passage(dialect, answer, client_usage=client_usage)
+    passage = Passage(dialect, answer, client_usage=client_usage, between_s=limits.between_events_s)
 
     def take(chunk: bytes) -> Waiting:
         now = monotonic()
@@ -108,21 +108,28 @@ async def relay_stream(
             if not out.write_now(ready):
                 return write(ready)
             answer.passed_on(ready)  # after it has left: the client need not wait for the hash
-        if passage.committed:
-            limit.by = now + limits.between_events_s
+        if (silence_s := passage.silence_s) is not None:
+            limit.by = now + silence_s
         return None
 
     async def write(ready: bytes) -> None:
         limit.by = NEVER  # a slow client's time is not the engine's
         await out.write(ready)
         answer.passed_on(ready)
-        limit.by = monotonic() + limits.between_events_s
+        limit.by = monotonic() + (passage.silence_s or limits.between_events_s)
 
     async def write_last(ready: bytes, fault: EngineFault | TargetFault) -> None:
         await write(ready)
         raise fault
 
-    await exchange.pass_on(take)
+    try:
+        await exchange.pass_on(take)
+    except TargetFault:
+        if not passage.whole:
+            raise
+    except asyncio.CancelledError:
+        if not (passage.whole and limit.forgives()):
+            raise
     ready, tail = passage.end(monotonic())
     if ready:
         await write(ready)

@@ -7,14 +7,15 @@ from time import monotonic
 import pytest
 
 from brain_coord.classes.target import Take, TargetFault, hand_on
+from brain_coord.gateway import passage
 from brain_coord.gateway.answer import Answer
 from brain_coord.gateway.deadline import Deadline
-from brain_coord.gateway.dialects import CHAT, EMBEDDINGS
+from brain_coord.gateway.dialects import CHAT, DIALECTS, EMBEDDINGS, Dialect
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.relay import PhaseLimits, read_whole, relay_stream, relay_whole
 from brain_coord.measure.speed import StreamClock
 from tests.gateway.engine_streams import CHAT as STREAM
-from tests.gateway.engine_streams import WHOLE
+from tests.gateway.engine_streams import STREAMS, WHOLE
 
 QUICK = PhaseLimits(first_output_s=0.4, between_events_s=0.4)
 
@@ -43,6 +44,16 @@ class Target:
         return
 
 
+class Cut(Target):
+    """Breaks off instead of ending."""
+
+    async def read(self) -> bytes | None:
+        piece = await super().read()
+        if piece is None:
+            raise TargetFault("node_lost", "gone", ran=True)
+        return piece
+
+
 class Client:
     def __init__(self, pause_s: float = 0.0) -> None:
         self.data = b""
@@ -67,9 +78,9 @@ def within(seconds: float) -> Deadline:
     return Deadline(monotonic() + seconds, every_s=0.1)
 
 
-async def relay(target: Target, client: Client, limits: PhaseLimits = QUICK):
+async def relay(target: Target, client: Client, limits: PhaseLimits = QUICK, dialect: Dialect = CHAT):
     with within(limits.first_output_s) as limit:
-        return await relay_stream(target, CHAT, answer(), client, limit, client_usage=True, limits=limits)
+        return await relay_stream(target, dialect, answer(), client, limit, client_usage=True, limits=limits)
 
 
 async def test_a_stream_passes_up_to_its_end():
@@ -107,18 +118,38 @@ async def test_the_time_that_a_slow_client_takes_is_not_the_engines():
 
 
 async def test_a_stream_that_is_cut_by_the_target_says_so():
-    class Cut(Target):
-        async def read(self) -> bytes | None:
-            piece = await super().read()
-            if piece is None:
-                raise TargetFault("node_lost", "gone", ran=True)
-            return piece
-
     client = Client()
     with pytest.raises(TargetFault) as fault:
         await relay(Cut(*STREAM[:3]), client)
     assert fault.value.cause == "node_lost"
     assert client.data == b"".join(STREAM[:3])
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("together", [True, False])
+async def test_behind_the_end_marker_a_target_may_be_cut_or_silent_and_the_answer_is_whole(path, together, monkeypatch):
+    monkeypatch.setattr(passage, "LINGER_S", 0.05)
+    stream = [b"".join(STREAMS[path])] if together else STREAMS[path]
+    patient = PhaseLimits(between_events_s=60.0)
+    for target in (Cut(*stream), Target(*stream, 60.0)):
+        client = Client()
+        tail = await relay(target, client, patient, DIALECTS[path])
+        assert client.data + b"".join(tail.events) == b"".join(STREAMS[path])
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_an_end_marker_without_an_answer_ends_the_wait_for_one(monkeypatch):
+    monkeypatch.setattr(passage, "LINGER_S", 0.05)
+    with pytest.raises(TimeoutError):
+        await relay(Target(STREAM[0], b"data: [DONE]\n\n", 60.0), Client(), PhaseLimits())
+
+
+async def test_a_client_that_is_slow_to_read_the_last_output_loses_none_of_it_to_the_end_of_the_whole():
+    client = Client(pause_s=60.0)
+    with pytest.raises(TimeoutError), within(5.0) as limit:
+        limit.end = monotonic() + 0.1
+        stream = Target(b"".join(STREAM))
+        await relay_stream(stream, CHAT, answer(), client, limit, client_usage=True, limits=PhaseLimits())
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.1])

@@ -91,7 +91,7 @@ def of_response(event) -> tuple[str, int, tuple | None]:
     if event["type"].endswith(".delta"):
         return "output" if event["delta"] else "quiet", size(event["delta"]), None
     if event["type"] == "response.completed":
-        return "finish", 0, counts(event["response"].get("usage"), "input_tokens", "output_tokens")
+        return "end", 0, counts(event["response"].get("usage"), "input_tokens", "output_tokens")
     return "quiet", 0, None
 
 
@@ -129,13 +129,13 @@ class Plain:
         self.usage = [old if new is None else new for old, new in zip(self.usage, usage or (None, None), strict=True)]
         if kind == "error":
             return False
-        if kind == "output" or (kind == "finish" and (text or not self.committed)):
+        if kind == "output" or (kind in ("finish", "end") and (text or not self.committed)):
             self.times.append(now)
             self.texts.append(text)
             self.passed += b"".join(self.held)
             self.held, self.committed, self.finished = [], True, False
-        self.finished = self.finished or kind == "finish"
-        self.done = self.done or kind == "done"
+        self.finished = self.finished or kind in ("finish", "end")
+        self.done = self.done or kind in ("done", "end")
         if kind == "output" or (kind == "quiet" and self.committed and not self.held):
             self.passed += block
         elif kind != "usage" or self.client_usage:

@@ -81,7 +81,7 @@ class Responses:
             return Seen(EventKind.OUTPUT, length) if length else QUIET
         if kind in _ENDS:
             response = event.get("response")
-            return Seen(EventKind.FINISH, usage=_usage(response.get("usage")) if isinstance(response, dict) else None)
+            return Seen(EventKind.END, usage=_usage(response.get("usage")) if isinstance(response, dict) else None)
         return QUIET
 
     def usage_of(self, body: dict[str, Any]) -> Usage | None:

@@ -11,6 +11,7 @@ class EventKind(Enum):
     OUTPUT = auto()  # text, reasoning, a tool call: commits the answer
     FINISH = auto()  # the answer, or one of its choices, ended; commits too, and is held back with all that follows
     USAGE = auto()  # token counts alone, as asked for by `stream_options`
+    END = auto()  # the same of a whole answer in a form without an end marker: nothing follows
     DONE = auto()  # the end marker
     ERROR = auto()  # the engine reports a failure
 
