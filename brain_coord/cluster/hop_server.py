@@ -134,7 +134,9 @@ class HopServer:
             log.warning("hop refused", cause=str(error), address=(scope.get("client") or ("unknown",))[0])
             await _refuse(connection, 403, _away("not a coordinator of this cluster"))
         except ApiError as error:
-            await _refuse(connection, error.status, _away(error.message))
+            # We are there: to give the next of our nodes the same body would be in vain for each of them.
+            cause = "too_large" if error.status == 413 else "busy"
+            await _refuse(connection, error.status, TargetFault(cause, error.message, ran=False, blame=False))
         except ClientGone:
             return
         finally:

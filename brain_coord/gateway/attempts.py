@@ -46,6 +46,9 @@ from brain_coord.measure.speed import StreamClock
 from brain_coord.receipts.body import Attempt
 
 MAX_ATTEMPTS: Final = 3
+MAX_IN_VAIN: Final = 100
+"""Targets that turn a request away unseen, one after the other: who had a slot a moment ago may have none for long."""
+
 ERROR_BODY_BYTES: Final = 1024 * 1024
 
 PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
@@ -113,6 +116,8 @@ async def run_attempts(
         if await attempt.run():
             return
         if len(result.reached) >= (1 if request.client_retry else limits.attempts) or result.spent:
+            break
+        if len(result.attempts) - len(result.reached) >= MAX_IN_VAIN:
             break
     result.failure = next((word for word in FAILURES if word in result.failures), "no_capacity")
 

@@ -350,6 +350,26 @@ async def test_the_holder_has_the_last_word_on_a_free_slot(tmp_path, postgres, r
             assert body["outcome"] == "completed"
 
 
+async def test_a_body_that_the_holder_does_not_take_is_not_given_to_one_of_its_nodes_after_the_other(
+    tmp_path, postgres, redis
+):
+    with Cluster(tmp_path, postgres.create_database(), redis.url, ("a", "b"), more=QUIET) as cluster:
+        with (cluster["b"].data_dir / "config.toml").open("a") as config:
+            config.write("[limits]\nbody_mib = 1\n")
+        assert await cluster.off_loop(cluster["b"].program.stop) == 0
+        await cluster.off_loop(cluster.start, "b")
+        await cluster.off_loop(cluster.wait_together)
+        key = await cluster.off_loop(cluster["a"].key, "paid")
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(4):
+                await stack.enter_async_context(RawNode(cluster["b"].url))
+            await measured(cluster, 4)
+            http = await ask(cluster["a"].url, key, messages=[{"role": "user", "content": "y" * 2_000_000}])
+            assert (http.reply.status, http.reply.json["error"]["code"]) == (502, "target_failed")
+            body = await receipt_of(cluster["a"].url, key, http)
+            assert [(each["cause"], each["blamed"]) for each in body["attempts"]] == [("too_large", False)] * 3
+
+
 async def test_streams_through_the_hop_outlive_redis(tmp_path, postgres, redis):
     with Cluster(tmp_path, postgres.create_database(), redis.url, ("a", "b"), more=QUIET, ttl_s=2.0) as two:
         await two.off_loop(two.wait_together)

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from brain_coord.classes.breaker import Breaker, BreakerRules
 from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.target import TargetFault
-from brain_coord.gateway.attempts import Limits
+from brain_coord.gateway.attempts import MAX_IN_VAIN, Limits
 from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.request import LARGE_BYTES, ApiRequest
 from brain_coord.web.view.trace import trace_of
@@ -110,6 +110,13 @@ async def test_a_lost_race_for_a_slot_is_no_attempt():
     assert result.body is not None
     assert len(result.reached) == 1
     assert all(target.health.breaker.pristine for target in targets)
+
+
+async def test_races_for_slots_are_not_lost_for_ever():
+    taken = TargetFault("no_free_slot", "taken", ran=False, blame=False)
+    targets = [FakeTarget(str(number), Play(refuses=taken)) for number in range(MAX_IN_VAIN + 1)]
+    result = await attempt(*targets)
+    assert (len(result.attempts), result.failure) == (MAX_IN_VAIN, "no_capacity")
 
 
 @pytest.mark.case("E-12")
