@@ -160,7 +160,7 @@ class Record:
             "model": draft.served_model,
             "mode": draft.mode,
             "privacy": draft.privacy,
-            "route": decision.sentence(passed_over),
+            "route": decision.sentence(passed_over) + self._tried(),
             "passed_over": [each.to_dict() for each in passed_over],
             "attempts": len(result.reached),
             "timings": {
@@ -171,6 +171,13 @@ class Record:
                 "total_ms": round((now - self.began) * 1000, 3),
             },
         }
+
+    def _tried(self) -> str:
+        """Who was asked before whoever answered, and what came of it: the rest of the sentence, mostly nothing."""
+        attempts = self.result.attempts
+        if len(attempts) < 2:
+            return ""
+        return f" [tried before: {'; '.join(f'{each.target} {each.cause}' for each in attempts if each.cause)}]"
 
 
 def _keep(kept: dict[str, Any], record: Mapping[str, Any]) -> Written:

@@ -159,6 +159,7 @@ async def test_a_node_that_dies_before_it_said_anything_is_replaced_and_both_tri
     assert [attempt["cause"] for attempt in receipt["attempts"]] == ["node_lost", None]
     assert {attempt["target"] for attempt in receipt["attempts"]} == {one.node_id, two.node_id}
     assert reply.data[-2]["brain"]["attempts"] == 2
+    assert reply.data[-2]["brain"]["route"].endswith(f" [tried before: {receipt['attempts'][0]['target']} node_lost]")
     assert reply.data[-2]["brain"]["node"] == receipt["node"] == receipt["attempts"][1]["target"]
 
 
