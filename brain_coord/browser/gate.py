@@ -183,6 +183,7 @@ class BrowserGate:
             await socket.close(GOING_AWAY, reason)
 
     async def _listen(self, tab: Tab, session: Session, socket: LinkSocket) -> str:
+        complaints: set[str] = set()
         while True:
             text = await socket.text()
             if text is None:
@@ -192,7 +193,9 @@ class BrowserGate:
             try:
                 message = decode(text)
             except MessageError as error:
-                log.warning("tab message dropped", tab=tab.tab_id, reason=str(error))
+                if (reason := str(error)) not in complaints:
+                    complaints.add(reason)  # once per session
+                    log.warning("tab message dropped", tab=tab.tab_id, reason=reason)
                 continue
             if tab.session is not session:
                 return "superseded by a newer session"

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from brain_coord.browser.models import add_model, remove_model
 from brain_node.contract.identity import Identity
 from tests.support.browser import serious_faults
 from tests.support.tabs import eventually, lent_tab
@@ -330,3 +331,34 @@ async def test_a_card_that_is_full_is_a_fault_and_not_a_lie(place):
         await tab.page.evaluate("globalThis.full = false")
         assert (await client.post("/v1/compute/matmul", json=body)).status_code == 200
         assert await tab.text("fault") == ""
+
+
+def watched(source):
+    """Keeps when each job ran."""
+    return source + (
+        "\nfor (const kernel of Object.values(KERNELS)) { const { run } = kernel; kernel.run = async (...given) => {"
+        " const began = performance.now(); try { return await run(...given); }"
+        " finally { (globalThis.spans ??= []).push([began, performance.now()]); } }; }"
+    )
+
+
+async def test_the_share_of_the_time_holds_within_an_answer_too_and_not_only_between_two(place, model):
+    add_model(place.coordinator.data_dir, model.folder, model.model_id, stages=1, replicas=1)
+    try:
+        async with lent_tab(place.browser, place.url, changed={"kernels.js": watched}) as tab, place.api() as client:
+            tab_id = await tab.node_id
+
+            async def holds():
+                return (await tab_view(place, tab_id))["stages"]
+
+            await eventually(holds)
+            await tab.page.locator("select[name=duty]").select_option("25")
+            await tab.page.evaluate("globalThis.spans = []")
+            body = {"model": model.model_id, "messages": [{"role": "user", "content": "Go on"}], "ignore_eos": True}
+            reply = await client.post("/v1/chat/completions", json={**body, "max_tokens": 24, "mode": "BROWSER_ONLY"})
+            assert reply.json()["usage"]["completion_tokens"] == 24
+            spans = (await tab.page.evaluate("spans"))[:24]
+            worked = sum(end - began for began, end in spans[:-1])
+            assert worked / (spans[-1][0] - spans[0][0]) <= 0.26
+    finally:
+        remove_model(place.coordinator.data_dir, model.model_id)

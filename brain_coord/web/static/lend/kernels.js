@@ -44,9 +44,10 @@ async function drop(context, body) {
   return pack({});
 }
 
+/** `works`: keeps the card busy, and counts for the owner's limit. `follows`: comes of work that was taken before a rest. */
 export const KERNELS = {
-  "/v1/compute/matmul": { run: matmul, says: "a matrix product" },
+  "/v1/compute/matmul": { run: matmul, says: "a matrix product", works: true },
   "/v1/stage/load": { run: load, says: "the loading of a model’s layers" },
-  "/v1/stage/run": { run, says: "layers of a language model" },
+  "/v1/stage/run": { run, says: "layers of a language model", works: true, follows: true },
   "/v1/stage/drop": { run: drop, says: "tidying up" },
 };

@@ -58,6 +58,7 @@ function run(path, body, signal) {
   const kernel = KERNELS[path];
   if (!kernel) return Promise.resolve({ status: 404, content_type: "text/plain", body: new Uint8Array(0) });
   const turn = last.then(async () => {
+    if (kernel.follows) await rules.rested();
     if (signal.aborted || !link) throw new Error("cancelled before it began");
     clearTimeout(idle);
     show("now", `Runs ${kernel.says}.`);
@@ -70,7 +71,7 @@ function run(path, body, signal) {
         : answer;
     } finally {
       if (link) idle = setTimeout(() => show("now", "Waits for work."), IDLE_MS);
-      rules.worked(performance.now() - began);
+      if (kernel.works) rules.worked(performance.now() - began);
     }
   });
   last = turn.catch(() => {});

@@ -1,5 +1,7 @@
 // When this tab may work: the owner's switches, and what the browser says of battery and visibility.
 
+const MOST_WAIT_MS = 20000;
+
 /** Calls `changed(reason)` with why no work may come now, or null, whenever that changes. */
 export class Rules {
   constructor(form, changed) {
@@ -7,6 +9,7 @@ export class Rules {
     this.changed = changed;
     this.paused = false;
     this.resting = false;
+    this.until = 0;
     this.battery = null;
     this.told = undefined;
     form.addEventListener("change", () => this.look());
@@ -44,16 +47,24 @@ export class Rules {
     this.look();
   }
 
-  /** Work ran for so long; rest for as long as the duty limit asks. */
+  /** Work ran for so long; rest for as long as the duty limit asks, on top of what rest was due already. */
   worked(ms) {
     const rest = ms * (1 / this.duty - 1);
     if (rest < 1) return;
+    const now = performance.now();
+    this.until = Math.max(this.until, now) + rest;
     this.resting = true;
     this.look();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       this.resting = false;
       this.look();
-    }, rest);
+    }, this.until - now);
+  }
+
+  /** The end of the rest, or as much of it as a coordinator has patience for within an answer. */
+  async rested() {
+    const left = Math.min(this.until - performance.now(), MOST_WAIT_MS);
+    if (left > 0) await new Promise((over) => setTimeout(over, left));
   }
 }
