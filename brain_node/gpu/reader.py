@@ -32,8 +32,11 @@ class GpuReader:
     platform: Platform = field(default_factory=Platform.here)
     meminfo: Path = Path("/proc/meminfo")
     _started: bool = False
-    _known: dict[int, tuple[Gpu, ...]] = field(default_factory=dict)
-    """What was last read at each place: a card, or its slices."""
+    _known: dict[str, tuple[Gpu, ...]] = field(default_factory=dict)
+    """What was last read of each card: it, or its slices. By UUID, as places move up when a driver that was loaded anew
+    misses a card; the one that was read last comes last."""
+    _seen: set[str] = field(default_factory=set)
+    """The cards that this reading has come across."""
 
     def read(self) -> Inventory:
         """Read all cards now. Never raises for what the driver says: faults are in `problems` and in each card's state."""
@@ -65,11 +68,11 @@ class GpuReader:
         own_pids = self.own_pids()
         found: list[Problem] = []
         gpus: list[Gpu] = []
+        self._seen.clear()
         for index in range(count):
             gpus.extend(self._read_card(index, system_memory, own_pids, found))
-        vanished = sorted(self._known.keys() - set(range(count)))
-        for index in vanished:
-            gpus.extend(self._lost(index, "the driver no longer lists it", found))
+        for vanished in self._missed():
+            gpus.extend(_lost(vanished, "the driver no longer lists it", found))
         if not gpus:
             found.append(problems.no_gpu())
         return Inventory(
@@ -92,8 +95,11 @@ class GpuReader:
             if error.value == problems.NO_PERMISSION:
                 return self._forbidden(index, found)
             reason = gone_reason(error) or f"it cannot be asked: {error} (NVML error {error.value})"
-            return self._lost(index, reason, found)
-        self._known[index] = slices or (card,)
+            return self._lost_at(index, reason, found)
+        key = card.uuid or f"place {index}"
+        self._seen.add(key)
+        self._known.pop(key, None)
+        self._known[key] = slices or (card,)
         if slices is None:
             if card.state is GpuState.UNSUPPORTED:
                 found.append(problems.gpu_unsupported(_label(card), card.reason or ""))
@@ -103,17 +109,27 @@ class GpuReader:
             return (replace(card, state=GpuState.UNSUPPORTED, reason="it is in MIG mode but has no slice"),)
         return slices
 
-    def _lost(self, index: int, reason: str, found: list[Problem]) -> tuple[Gpu, ...]:
-        """What was known at a place, as lost: with a card all of its slices, as engines run on those."""
-        unknown = Gpu(index=index, uuid=None, name=None, kind=GpuKind.DISCRETE, state=GpuState.LOST, reason=reason)
-        gpus = tuple(_as_lost(before, reason) for before in self._known.get(index, (unknown,)))
-        found.append(problems.gpu_lost(_label(gpus[0]), reason))
-        return gpus
+    def _missed(self) -> list[tuple[Gpu, ...]]:
+        """Those that this reading has not come across, by their places."""
+        missed = [known for key, known in self._known.items() if key not in self._seen]
+        return sorted(missed, key=lambda known: known[0].index)
+
+    def _known_at(self, index: int) -> str | None:
+        """The card that was last read at a place, if it was not met elsewhere."""
+        keys = [key for key, known in self._known.items() if known[0].index == index and key not in self._seen]
+        return keys[-1] if keys else None
+
+    def _lost_at(self, index: int, reason: str, found: list[Problem]) -> tuple[Gpu, ...]:
+        key = self._known_at(index)
+        if key is None:
+            return _lost((Gpu(index, None, None, GpuKind.DISCRETE, GpuState.LOST, reason),), reason, found)
+        self._seen.add(key)
+        return _lost(self._known[key], reason, found)
 
     def _forbidden(self, index: int, found: list[Problem]) -> tuple[Gpu, ...]:
         """A card that was never ours to use; one that was, until now, is as good as lost."""
-        if index in self._known:
-            return self._lost(index, "this user may not talk to it any more", found)
+        if self._known_at(index) is not None:
+            return self._lost_at(index, "this user may not talk to it any more", found)
         gpu = Gpu(index, None, None, GpuKind.DISCRETE, GpuState.UNSUPPORTED, "this user may not talk to it")
         found.append(problems.gpu_forbidden(_label(gpu)))
         return (gpu,)
@@ -136,7 +152,8 @@ class GpuReader:
 
     def _without_driver(self, problem: Problem) -> Inventory:
         # Cards that were there a moment ago did not become "none": they are lost for as long as the driver is silent.
-        gpus = tuple(gpu for index in sorted(self._known) for gpu in self._lost(index, problem.message, []))
+        self._seen.clear()
+        gpus = tuple(gpu for known in self._missed() for gpu in _lost(known, problem.message, []))
         return Inventory(gpus=gpus, problems=(problem,))
 
     def _system_memory(self) -> SystemMemory | None:
@@ -144,6 +161,12 @@ class GpuReader:
             return parse_meminfo(self.meminfo.read_text(encoding="ascii", errors="replace"))
         except OSError:
             return None
+
+
+def _lost(known: tuple[Gpu, ...], reason: str, found: list[Problem]) -> tuple[Gpu, ...]:
+    """A card as lost, and with it all of its slices, as engines run on those."""
+    found.append(problems.gpu_lost(_label(known[0]), reason))
+    return tuple(_as_lost(before, reason) for before in known)
 
 
 def _as_lost(before: Gpu, reason: str) -> Gpu:

@@ -234,6 +234,23 @@ class TestALostCard:
         inventory = reader.read()
         assert [(gpu.name, gpu.state) for gpu in inventory.gpus] == [("A", GpuState.OK), ("B", GpuState.LOST)]
 
+    def test_that_a_driver_loaded_anew_misses_is_told_from_those_that_moved_up(self, fake, reader):
+        fake.cards = [card(name, 24564, uuid=f"GPU-{name}") for name in "ABCD"]
+        fake.write()
+        reader.read()
+        missing = fake.cards.pop(1)
+        fake.write()
+        for _ in range(2):
+            inventory = reader.read()
+            assert {gpu.uuid: gpu.state for gpu in inventory.usable} == dict.fromkeys(
+                ["GPU-A", "GPU-C", "GPU-D"], GpuState.OK
+            )
+            (lost,) = [gpu for gpu in inventory.gpus if gpu.state is GpuState.LOST]
+            assert (lost.uuid, lost.reason) == ("GPU-B", "the driver no longer lists it")
+        fake.cards.insert(1, missing)
+        fake.write()
+        assert [gpu.uuid for gpu in reader.read().usable] == ["GPU-A", "GPU-B", "GPU-C", "GPU-D"]
+
     def test_a_card_of_somebody_else_is_not_lost(self, fake, reader):
         fake.cards = [card("A", 24564), card("B", 8188, handle_error=4)]
         fake.write()
