@@ -100,7 +100,7 @@ class Coordinator:
         registry = Registry(settings.heartbeat_s, needs=needs_of(catalog), lessons=Lessons(lag))
         scores = ScoreKeeper(store, registry)
         fleet = StoredFleet(store, registry, scores, catalog, settings.token_required)
-        waiting = WaitingRoom(settings.queue_limit)
+        waiting = WaitingRoom(settings.queue_limit, registry.queued)
         classes = Classes(registry, catalog, waiting.capacity, _later(waiting.capacity))
         classes.configure(settings.classes)
         receipts = StoredReceipts(store)

@@ -254,6 +254,12 @@ class Registry:
         if node.elsewhere is None and (after := node.state) in _WORKING:
             self._tell(StateChange(node.node_id, before, after, reason))
 
+    def queued(self, node_id: str, step: int) -> None:
+        """One request more waits for this node and no other, or one less does."""
+        node = self.nodes.get(node_id)
+        if node is not None:
+            node.waiting += step
+
     def begins(self, node: Node) -> None:
         """A job on the node has begun to answer."""
         load = node.load

@@ -71,7 +71,7 @@ class TargetPicker:
         key = record.caller.key_id or ""
         try:
             places = self._limits.places(self._room.limit)
-            waiter = self._room.enter(key, self._lane(), places, self._order)
+            waiter = self._room.enter(key, self._lane(), places, self._order, record.request.wishes.node)
         except QueueFull as full:
             whose = "requests of this key" if full.own else "requests"
             again_s = random.randint(1, 3)  # noqa: S311 — so that those refused together do not come back together

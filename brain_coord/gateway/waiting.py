@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import insort
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -27,12 +27,14 @@ class Waiter:
         key: whose turn it takes.
         lane: requests of one lane can be served by exactly the same capacity.
         order: when it came, compared to all others.
+        node: the only node that can serve it, if the request names one.
         awake: capacity was offered to it, and it has not yet said whether it could use it.
     """
 
     key: str
     lane: Hashable
     order: int
+    node: str | None = None
     awake: bool = False
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -62,10 +64,15 @@ class WaitingRoom:
     Keys take turns: of those that wait, the key that was served longest ago is woken first, and within a key the
     request that waits longest. In each lane one request at a time is awake. If it is served the next one is woken, as
     there may be more capacity; if it is not, nobody in its lane could be.
+
+    Args:
+        limit: the most requests that wait.
+        on_queue: told the id of a node, and 1 or -1, when a request begins or ceases to wait for that node and no other.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, on_queue: Callable[[str, int], None] = lambda _, __: None) -> None:
         self.limit = limit
+        self._on_queue = on_queue
         self._lanes: dict[Hashable, dict[str, list[Waiter]]] = {}
         self._counts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
@@ -79,7 +86,7 @@ class WaitingRoom:
         """How many requests of a key wait."""
         return self._counts.get(key, 0)
 
-    def enter(self, key: str, lane: Hashable, share: int, order: int | None = None) -> Waiter:
+    def enter(self, key: str, lane: Hashable, share: int, order: int | None = None, node: str | None = None) -> Waiter:
         """Take a place. Whoever enters must leave, however it ends.
 
         Args:
@@ -87,6 +94,7 @@ class WaitingRoom:
             lane: everything that decides by what capacity it can be served.
             share: the most requests that the key may have here.
             order: of the place it had before, to get it again.
+            node: the only node that can serve it.
 
         Raises:
             QueueFull: too many wait already.
@@ -98,9 +106,11 @@ class WaitingRoom:
         if order is None:
             self._arrivals += 1
             order = self._arrivals
-        waiter = Waiter(key, lane, order)
+        waiter = Waiter(key, lane, order, node)
         insort(self._lanes.setdefault(lane, {}).setdefault(key, []), waiter, key=attrgetter("order"))
         self._counts[key] = self.waiting(key) + 1
+        if node is not None:
+            self._on_queue(node, 1)
         return waiter
 
     def leave(self, waiter: Waiter, *, served: bool) -> None:
@@ -114,6 +124,8 @@ class WaitingRoom:
         self._counts[waiter.key] -= 1
         if not self._counts[waiter.key]:
             del self._counts[waiter.key]
+        if waiter.node is not None:
+            self._on_queue(waiter.node, -1)
         if served:
             self._took_turn(waiter.key)
         if served or waiter.awake:  # capacity that was offered and not used must not be lost

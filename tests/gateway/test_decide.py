@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from time import monotonic
 
 import httpx
 import pytest
@@ -12,6 +13,11 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.decide import Decider, Decision
 from brain_coord.gateway.errors import ApiError
+from brain_coord.gateway.journal import Record
+from brain_coord.gateway.limits import DEFAULT_PLANS
+from brain_coord.gateway.picker import TargetPicker
+from brain_coord.gateway.result import Result
+from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.link.slot import SlotQueue
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
@@ -19,6 +25,7 @@ from brain_coord.store.records import Benchmark
 from brain_node.contract.catalog import load_catalog
 from brain_node.contract.messages import ModelOffer, Offer, Report
 from tests.support.coordinator import brain_coord
+from tests.support.eventually import eventually
 from tests.support.fake_targets import FakeClass, request
 from tests.support.in_process import coordinator_inside
 
@@ -148,3 +155,28 @@ async def test_a_dry_run_lists_every_node_however_many_there_are(tmp_path, model
     assert (node["considered"], "unlisted" in node) == (100, False)
     assert "and 80 more: 80 × offline" in told["sentence"]
     assert node["reason"] in told["sentence"]
+
+
+async def test_requests_that_wait_for_one_node_are_its_queue_and_send_others_elsewhere(registry):
+    busy, free = join(registry, 1), join(registry, 2)
+    native = NodeClass(ResourceClass.NATIVE_NETWORK, registry, CATALOG, operator=False)
+    decider, caller = Decider([native], CATALOG, CommunityFirst.FREE, wait_s=60.0), Caller("k", Plan.FREE)
+    room = WaitingRoom(10, registry.queued)
+    for node in (*[busy] * 4, *[free] * 3):
+        assert registry.reserve(node)
+
+    async def wait() -> None:
+        asked = request(model=MODEL, node=busy.node_id)
+        record = Record(asked, caller, "r-1", 0.0, monotonic(), decider.decide(asked, caller), Result())
+        await TargetPicker(record, decider, room, queue_s=60.0, limits=DEFAULT_PLANS[Plan.PAID]).wait()
+
+    waiting = [asyncio.create_task(wait()) for _ in range(3)]
+    await eventually(lambda: len(room) == 3)
+    registry.release(busy)  # which tells nobody here that there is a slot
+    first, second = decider.decide(request(model=MODEL), caller).node_decision.ranked
+    assert (first.node_id, first.availability) == (free.node_id, 0.25)
+    assert (second.node_id, second.availability) == (busy.node_id, round(0.25 * (1 - 3 / 16), 6))
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert (busy.waiting, len(room)) == (0, 0)
