@@ -5,7 +5,6 @@ stream".
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 _BOUNDARY: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -115,11 +114,3 @@ def splice(event_bytes: bytes, member: bytes) -> bytes | None:
     before = event_bytes[:brace]
     comma = b"" if before.rstrip().endswith(b"{") else b","
     return b"".join((before, comma, member, event_bytes[brace:]))
-
-
-def events_in(body: bytes) -> Iterator[bytes]:
-    """Every event of a whole body, for tests and tools."""
-    splitter = EventSplitter(len(body) + 1)
-    yield from splitter.feed(body)
-    if rest := splitter.end():
-        yield rest

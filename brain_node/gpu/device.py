@@ -12,8 +12,6 @@ from brain_node.gpu.unified import SystemMemory, is_unified
 T = TypeVar("T")
 Handle = Any
 
-NOT_SUPPORTED: Final = 3
-FUNCTION_NOT_FOUND: Final = 13
 GONE: Final = {
     8: "its power cables are not connected properly",
     11: "its interrupts do not arrive",

@@ -34,11 +34,6 @@ class SystemMemory:
         """What is kept back for the system."""
         return min(self.total_bytes, max(RESERVE_FLOOR_BYTES, int(self.total_bytes * RESERVE_FRACTION)))
 
-    @property
-    def usable_bytes(self) -> int:
-        """What an engine may take now."""
-        return max(0, self.available_bytes - self.reserve_bytes)
-
 
 def parse_meminfo(text: str) -> SystemMemory | None:
     """Read the text of `/proc/meminfo`; `None` when it does not hold both figures."""
