@@ -142,6 +142,7 @@ def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
     try:
         engine = create_engine(
             url,
+            isolation_level="READ COMMITTED",  # stricter by default, a server would refuse writes that come at once
             pool_size=size,
             max_overflow=0,
             pool_timeout=timeout_s,

@@ -1,8 +1,8 @@
 """What can go wrong with the store, as errors with a stable code, one line of cause and the next step.
 
 `StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
-codes are `database_down`, `database_slow`, `database_busy`, `database_read_only`, `database_damaged`, `disk_full`,
-`disk_error`, `spool_full`, `store_closed`, `chain_conflict`.
+codes are `database_down`, `database_slow`, `database_busy`, `database_contended`, `database_read_only`, `database_damaged`,
+`disk_full`, `disk_error`, `spool_full`, `store_closed`, `chain_conflict`.
 """
 
 import errno
@@ -48,6 +48,8 @@ _POSTGRES_CODES = {
     "53100": "disk_full",
     "57014": "database_slow",
     "55P03": "database_busy",
+    "40001": "database_contended",
+    "40P01": "database_contended",
     "XX001": "database_damaged",
     "XX002": "database_damaged",
 }
@@ -55,6 +57,7 @@ _NEXT_STEPS = {
     "disk_full": "Free space on the disk that holds the data directory",
     "disk_error": "Look at the disk that holds the data directory: full, over a quota, or failing",
     "database_busy": "Another program holds the database; end it or wait",
+    "database_contended": "Others write the same rows; it passes by itself",
     "database_slow": "Look at the database server's load and its disk",
     "database_read_only": "Give the address of the server that takes writes, or make this one the primary",
     "database_damaged": "Stop the coordinator and restore a backup, see `brain-coord db backup --help`",

@@ -26,6 +26,9 @@ from brain_coord.store.receipt_rows import sqlite_insertions
 from brain_coord.store.records import StoreHealth
 from brain_coord.store.watchdog import Watchdog
 
+_TRIES = 3
+"""Of a transaction that clashes with others."""
+
 T = TypeVar("T")
 A = TypeVar("A")
 Operation = Callable[[Connection], Any]
@@ -344,6 +347,16 @@ class Writer:
             return error
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` and commit it; again where the server gave it up in favour of another coordinator's writes."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._once(work)
+            except StoreUnavailable as error:
+                if error.code != "database_contended":
+                    raise
+        return self._once(work)
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
         self._at_commit = False
         with self._kept.transaction() if self._database.embedded else self._fresh() as connection:
             done = work(connection)

@@ -1,12 +1,16 @@
 """PostgreSQL stops, freezes or is not there: receipts go on, and nothing waits for ever."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import psycopg
 import pytest
 
 from brain_coord.store.database import open_database
 from brain_coord.store.errors import StoreError, StoreUnavailable
-from tests.store.conftest import IMPATIENT
+from brain_coord.store.records import Uptime
+from tests.store.conftest import IMPATIENT, PATIENT
 from tests.support.postgres import PostgresServer
 from tests.support.receipts import draft
 from tests.support.stores import chain_of, recovered
@@ -105,6 +109,45 @@ async def test_a_commit_whose_answer_was_lost_is_not_written_twice(open_store, s
     await recovered(store)
     await append(store, range(7, 9))
     await check(store, 8)
+
+
+async def test_writes_that_clash_with_those_of_another_coordinator_are_no_outage(open_store, server):
+    url, heard = server.create_database(), []
+    store = await open_store(url, options=replace(PATIENT, on_health=heard.append))
+    days = [Uptime(node_id, 1, 1.0, 1.0) for node_id in ("N-A", "N-B")]
+    await store.add_uptime(days)
+    with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("SET deadlock_timeout = '1min'")  # so that it is the store whose transaction is given up
+        other.execute("UPDATE node_uptime SET connected_s = 10 WHERE node_id = 'N-B'")
+        written = asyncio.gather(store.add_uptime(days), store.append_receipt(draft(1)))
+        while not waiting_for_locks(url):  # noqa: ASYNC110  (another process's locks)
+            await asyncio.sleep(0.02)
+        await asyncio.get_running_loop().run_in_executor(
+            thread, other.execute, "UPDATE node_uptime SET connected_s = 10 WHERE node_id = 'N-A'"
+        )
+        other.commit()
+    await written
+    assert [each.connected_s for each in await store.load_uptime(1)] == [11.0, 11.0]
+    assert heard == []
+    await check(store, 1)
+
+
+def waiting_for_locks(url):
+    with psycopg.connect(url) as watcher:
+        return watcher.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()[0]
+
+
+async def test_a_server_that_is_strict_by_default_is_not_so_with_us(open_store, server):
+    url = server.create_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = connection.execute("SELECT current_database()").fetchone()[0]
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    store = await open_store(url)
+
+    def level(connection):
+        return connection.exec_driver_sql("SHOW transaction_isolation").scalar()
+
+    assert [await store.read(level), await store.write(level)] == ["read committed"] * 2
 
 
 class _LostAnswer:
