@@ -11,11 +11,13 @@ from brain_coord.gateway.http import connection_of, lines_of
 
 READABLE: Final = (
     "x-request-id",
+    "request-id",
     "x-brain-target",
     "x-brain-node",
     "x-brain-mode",
     "x-brain-receipt",
     "retry-after",
+    "x-should-retry",
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests",

@@ -180,15 +180,12 @@ class Generation:
         answer.seal()
 
     async def _refuse(self, refusal: EngineFault) -> None:
-        """Pass an engine's own 4xx on."""
-        told = refusal_of(self._request.dialect, refusal)
+        """Pass an engine's own 4xx on: as it came, if it has the form's shape and no comment has fixed another status."""
         await self._quiet()
-        if isinstance(told, bytes) and not self._begun:
-            await send_json(self._connection, refusal.status or 400, told, reply_lines(self.record))
-        elif isinstance(told, bytes):  # a comment has fixed the status, so it comes as an event
-            await self._tell(ApiError(refusal.status or 400, "engine_refused", str(refusal)))
+        if not self._begun and refusal.data is not None and self._request.dialect.is_error(refusal.data):
+            await send_json(self._connection, refusal.status or 400, refusal.body, reply_lines(self.record))
         else:
-            await self._tell(told)
+            await self._tell(refusal_of(refusal))
 
     async def _finish_failed(self, error: ApiError) -> None:
         record, result = self.record, self.record.result

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from brain_coord.gateway import sse
-from brain_coord.gateway.dialects import CHAT, Dialect
+from brain_coord.gateway.dialects import CHAT
 from brain_coord.gateway.engine_fault import EngineFault
 from brain_coord.gateway.errors import ApiError, fault
 from brain_coord.gateway.journal import Record
@@ -61,10 +61,8 @@ def _brain(record: Record) -> bytes:
     return b'"brain":' + orjson.dumps(record.brain(monotonic()))
 
 
-def refusal_of(dialect: Dialect, refusal: EngineFault) -> bytes | ApiError:
-    """The engine's own 4xx: its body as it came where that has the form's shape, else its message in that shape."""
-    if refusal.data is not None and dialect.is_error(refusal.data):
-        return refusal.body
+def refusal_of(refusal: EngineFault) -> ApiError:
+    """The engine's own 4xx, for a form whose shape it does not have."""
     code, kind = refusal.told("code"), refusal.told("type")
     return ApiError(
         status=refusal.status or 400,

@@ -286,6 +286,12 @@ async def test_pages_of_other_origins_may_not_call_unless_they_are_named(served,
             reply = await client.exchange("POST", CHAT, BODY, origin="https://app.example")
             assert reply.headers["access-control-allow-origin"] == "https://app.example"
             assert "x-brain-receipt" in reply.headers["access-control-expose-headers"]
+            unanswerable = {"model": "brain/auto", "messages": BODY["messages"]}
+            reply = await client.exchange("POST", "/v1/messages", unanswerable, origin="https://app.example")
+            readable = {name.strip().lower() for name in reply.headers["access-control-expose-headers"].split(",")}
+            ours = {name for name in reply.headers if not name.startswith("access-control-")}
+            assert ours - readable == {"content-type", "content-length", "date", "vary"}
+            assert {"request-id", "x-should-retry"} < ours
             reply = await client.exchange("OPTIONS", CHAT, **{**preflight, "origin": "https://evil.example"})
             assert "access-control-allow-origin" not in reply.headers
 

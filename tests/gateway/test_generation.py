@@ -25,7 +25,7 @@ from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
 from brain_node.contract.catalog import load_catalog
 from tests.gateway.engine_streams import CHAT as STREAM
 from tests.support.eventually import eventually
-from tests.support.fake_targets import ANSWER, OK, FakeClass, FakeExchange, FakeTarget, Play, failing, request
+from tests.support.fake_targets import ANSWER, OK, FakeClass, FakeExchange, FakeTarget, Play, request
 
 STREAMED = Play(body=b"".join(STREAM))
 NATIVE = ResourceClass.NATIVE_NETWORK
@@ -281,9 +281,11 @@ async def test_a_refusal_that_comes_after_a_comment_is_one_event():
             return await super().start(job)
 
     journal, client = Journal(), Connection()
-    await run(Thinking("t", failing(400)), journal, client, keepalive_s=0.05)
+    told = {"error": {"message": "too long", "type": "BadRequestError", "param": "messages", "code": "too_long"}}
+    await run(Thinking("t", Play(400, json.dumps(told).encode())), journal, client, keepalive_s=0.05)
     assert client.status == 200
     assert client.body.count(b"data: ") == 1
+    assert json.loads(client.body.partition(b"data: ")[2]) == told
     assert [draft.outcome for draft in journal.drafts] == ["refused"]
 
 

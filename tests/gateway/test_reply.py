@@ -8,16 +8,16 @@ import pytest
 
 from brain_coord.gateway.dialects import CHAT, DIALECTS, MESSAGES
 from brain_coord.gateway.engine_fault import engine_error
-from brain_coord.gateway.errors import CODES, ApiError, fault
+from brain_coord.gateway.errors import CODES, fault
 from brain_coord.gateway.reply import LONGEST_S, refusal_of, seconds_of
 
 OPENAI = b'{"error":{"message":"too long","type":"BadRequestError","param":null,"code":400}}'
 ANTHROPIC = b'{"type":"error","error":{"type":"not_found_error","message":"no such tool"}}'
 
 
-def test_an_error_that_has_the_forms_shape_is_passed_on_as_it_came():
-    assert refusal_of(CHAT, engine_error(400, OPENAI)) == OPENAI
-    assert refusal_of(MESSAGES, engine_error(404, ANTHROPIC)) == ANTHROPIC
+def test_an_error_that_has_the_forms_shape_is_known_by_it():
+    assert CHAT.is_error(json.loads(OPENAI))
+    assert MESSAGES.is_error(json.loads(ANTHROPIC))
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,7 @@ def test_an_error_that_has_the_forms_shape_is_passed_on_as_it_came():
 )
 @pytest.mark.parametrize("path", DIALECTS)
 def test_any_other_error_is_put_into_it(path, body, message, param):
-    told = refusal_of(DIALECTS[path], engine_error(422, body))
-    assert isinstance(told, ApiError)
+    told = refusal_of(engine_error(422, body))
     assert (told.status, told.message, told.param) == (422, message, param)
     shaped = json.loads(DIALECTS[path].error_body(told, "req-1"))
     assert shaped["error"]["message"] == message
@@ -46,8 +45,7 @@ def test_any_other_error_is_put_into_it(path, body, message, param):
 
 @pytest.mark.parametrize("value", [[[]], {"a": 1}, None])
 def test_what_an_error_says_in_no_words_is_not_told(value):
-    told = refusal_of(CHAT, engine_error(400, json.dumps({"error": {"message": "m", "code": value}}).encode()))
-    assert isinstance(told, ApiError)
+    told = refusal_of(engine_error(400, json.dumps({"error": {"message": "m", "code": value}}).encode()))
     assert told.code == "engine_refused"
 
 
