@@ -6,7 +6,7 @@ Nothing else in the product retries a generation. What may be tried again, and w
 |---|---|---|
 | paused by its breaker, no free slot | yes, and it was no attempt | no |
 | refused, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
-| 429, 503, a node that says it is full or leaves | yes; the target is asked last for a while | no |
+| 429, 503, 529, a node that says it is full or leaves | yes; the target is asked last for a while | no |
 | 400, 413, 422 and others of `PASS_ON` | no, passed on as it is | no |
 | 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
 | engine error (5xx, error event before the first output) | once; two stop the request | yes |
@@ -52,7 +52,9 @@ MAX_IN_VAIN: Final = 100
 ERROR_BODY_BYTES: Final = 1024 * 1024
 
 PASS_ON: Final = frozenset({400, 405, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451})
-BUSY: Final = frozenset({429, 503})
+BUSY: Final = frozenset({429, 503, 529})
+"""The last one is what servers of Anthropic's form say when they are overloaded."""
+
 MISCONFIGURED: Final = frozenset({401, 403, 404})
 
 SAID_BUSY: Final = frozenset({"busy", "draining"})

@@ -102,7 +102,9 @@ def _failure_of(record: Record) -> ApiError:
     if asked and record.request.dialect is not CHAT and all(attempt.status == 404 for attempt in asked):
         sentence = f"nothing that serves {record.request.model} offers {record.request.dialect.path}"
         return fault("not_found", sentence, param="model", brain=brain)
-    if code == "busy" and retry_after_s is not None:
+    if retry_after_s is None and (asked or record.decision.may_change):
+        retry_after_s = random.randint(3, 7)  # noqa: S311 — so that those refused together do not come back together
+    if code == "busy":
         return fault(
             "rate_limited", "every target that serves this model is busy", retry_after_s=retry_after_s, brain=brain
         )
@@ -110,11 +112,12 @@ def _failure_of(record: Record) -> ApiError:
         return fault("deadline", "the request's deadline passed before an answer", brain=brain)
     if code == "engine_error":
         return fault("engine_error", "the engine failed with an error of its own", brain=brain)
-    last = result.reached[-1] if result.reached else None
-    if last is None or code in ("busy", "unavailable", "no_capacity"):
-        if retry_after_s is None and (asked or record.decision.may_change):
-            retry_after_s = random.randint(3, 7)  # noqa: S311 — so that those refused together do not come back together
-        return fault("no_capacity", record.decision.shortage(), retry_after_s=retry_after_s, brain=brain)
+    last = asked[-1] if asked else None
+    if last is None or code in ("unavailable", "no_capacity"):
+        sentence = record.decision.shortage()
+        if record.decision.class_decision.selected is not None:  # by what is known of them they could, but they said no
+            sentence = f"no target that serves {record.request.model} took the request (asked: {len(asked)})"
+        return fault("no_capacity", sentence, retry_after_s=retry_after_s, brain=brain)
     if code == "misconfigured":
         sentence = "what serves this model refuses the coordinator; its operator has to mend the configuration"
         return fault("target_failed", sentence, brain=brain)
@@ -122,7 +125,7 @@ def _failure_of(record: Record) -> ApiError:
         return fault("deadline", "no target gave a first output in time", brain=brain)
     return fault(
         "target_failed",
-        f"{len(result.reached)} target(s) failed before the first output (last: {last.cause})",
+        f"{len(asked)} target(s) failed before the first output (last: {last.cause})",
         retry_after_s=2,
         brain=brain,
     )

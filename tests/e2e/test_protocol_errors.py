@@ -69,6 +69,20 @@ async def test_a_busy_engines_retry_after_reaches_the_client_when_nobody_else_ca
 
 
 @pytest.mark.case("C-10")
+@pytest.mark.parametrize(("status", "ours"), [(429, "rate_limited"), (503, "no_capacity"), (529, "no_capacity")])
+async def test_a_busy_engine_that_says_no_time_is_a_busy_one_too(served, status, ours):
+    async with served.node(answers(status, b""), new=True):
+        reply = await served.ask(CHAT, BODY)
+    error = check_shape(reply, 429 if status == 429 else 503, ours)
+    assert int(reply.headers["retry-after"]) > 0
+    assert "x-should-retry" not in reply.headers
+    assert error["message"] in (
+        "every target that serves this model is busy",
+        f"no target that serves {MODEL} took the request (asked: 1)",
+    )
+
+
+@pytest.mark.case("C-10")
 async def test_an_html_page_from_an_engine_becomes_a_json_error_of_the_same_status(served):
     async with served.node(answers(413, PAGE, "text/html")):
         reply = await served.ask(CHAT, {**BODY, "stream": True})

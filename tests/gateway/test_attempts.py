@@ -71,7 +71,7 @@ async def test_a_refusal_of_ourselves_goes_to_the_next_and_marks_the_target(code
 
 
 @pytest.mark.case("E-12")
-@pytest.mark.parametrize("code", [429, 503])
+@pytest.mark.parametrize("code", [429, 503, 529])
 async def test_a_busy_target_goes_to_the_next_and_is_not_blamed(code):
     first, second = FakeTarget("a", failing(code, retry_after="17")), FakeTarget("b")
     result = await attempt(first, second)
