@@ -78,11 +78,18 @@ class Meter:
 
 @dataclass(slots=True)
 class _Given:
-    """A job that another coordinator gave and has not judged yet."""
+    """A job that another coordinator gave and has not judged yet.
+
+    Attributes:
+        since: when it came, monotonic seconds.
+        ended: whether the node brought it to its end.
+        answer: what was seen of a stream that ended well.
+    """
 
     target: NodeTarget
     node: Node
     since: float
+    ended: bool = False
     answer: Answer | None = None
 
 
@@ -197,7 +204,7 @@ class HopServer:
                 return
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": [_FRAMES]})
-                given.answer, end = await self._pass_on(exchange, claims["route"], target.dispatched, connection, send)
+                end = await self._pass_on(exchange, claims["route"], given, connection, send)
             finally:
                 await exchange.close()
         finally:
@@ -215,15 +222,15 @@ class HopServer:
         return None
 
     async def _pass_on(
-        self, exchange: Exchange, route: str, dispatched: float, connection: Connection, send: Send
-    ) -> tuple[Answer | None, bytes]:
-        """Send the answer on as it comes; what was seen of it, and the frame that ends it."""
+        self, exchange: Exchange, route: str, given: _Given, connection: Connection, send: Send
+    ) -> bytes:
+        """Send the answer on as it comes, and note what was seen of it; the frame that ends it."""
         meter: Meter | None = None
         try:
             head = await exchange.head()
             await _data(send, _head_frame(head))
             if head.status < 400 and head.content_type.startswith("text/event-stream"):
-                meter = Meter(route, dispatched)
+                meter = Meter(route, given.target.dispatched)
 
             def take(chunk: bytes) -> Waiting:
                 if meter is not None:
@@ -235,8 +242,11 @@ class HopServer:
 
             await exchange.pass_on(take)
         except TargetFault as fault:
-            return None, told(END, **_said(fault))
-        return None if meter is None else meter.end(), told(END, cause=None)
+            return told(END, **_said(fault))
+        given.ended = True
+        if meter is not None:
+            given.answer = meter.end()
+        return told(END, cause=None)
 
     def _count(self, node: Node, replica: str, step: int) -> None:
         counts = self.given.setdefault(node.node_id, Counter())
@@ -284,8 +294,8 @@ class HopServer:
         given = self._unjudged.pop(said["job"], None)
         if given is None or given.node.session is None:
             return
-        if said["result"] == "timed_out" and self._stood_still(given.since):
-            return  # the other coordinator heard nothing of us; of the node it knows nothing
+        if said["result"] == "timed_out" and (given.ended or self._stood_still(given.since)):
+            return  # the other coordinator heard nothing of us, or of the way between; of the node it knows nothing
         answer = given.answer
         if said["empty"]:
             self.registry.empty(given.node)

@@ -31,9 +31,9 @@ class Holder:
         self.node = self.registry.add(Node("N-1", b"key"))
         self.node.session = Session("s", None, NoSlots(), "ticket", "203.0.113.7", 0.0, 0.0)
 
-    def given(self, since):
+    def given(self, since, **more):
         target = NodeTarget(self.registry, self.node, MODEL, ResourceClass.NATIVE_NETWORK, ClassSamples())
-        self.server._remember("j", _Given(target, self.node, since))
+        self.server._remember("j", _Given(target, self.node, since, **more))
 
     def hears(self, result):
         said = {"kind": "outcome", "job": "j", "node": "N-1", "model": MODEL, "result": result}
@@ -49,6 +49,16 @@ def test_a_node_is_not_blamed_for_an_answer_that_lay_at_its_coordinator_while_th
     holder.given(now - stall_s if taken == "before" else now)
     holder.hears("timed_out")
     assert holder.told == ["timed_out"] * counts
+
+
+def test_a_node_is_not_blamed_for_an_answer_that_was_lost_on_the_way_between_two_coordinators():
+    holder, now = Holder(), monotonic()
+    holder.given(now, ended=True)
+    holder.hears("timed_out")
+    assert holder.told == []
+    holder.given(now, ended=True)
+    holder.hears("failed")
+    assert holder.told == ["failed"], "it may well have ended with an error"
 
 
 def test_what_a_node_itself_did_counts_whenever_that_was():
