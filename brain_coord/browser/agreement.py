@@ -173,13 +173,17 @@ def differ_in_best(one: Top, two: Top) -> str | None:
     """The same for the best tokens of one position: mostly the same ones, with the same logits."""
     here = {int(token): float(logit) for token, logit in zip(one.tokens, one.logits, strict=True)}
     there = {int(token): float(logit) for token, logit in zip(two.tokens, two.logits, strict=True)}
-    shared = sorted(here.keys() & there.keys())
-    if (told := _few(len(shared) / max(1, len(here)), len(here))) is not None:
+    shared = len(here.keys() & there.keys())
+    if (told := _few(shared / max(1, len(here)), len(here))) is not None:
         return told
-    return _apart(
-        np.array([here[token] for token in shared], dtype=np.float32),
-        np.array([there[token] for token in shared], dtype=np.float32),
-    )
+    every = sorted(here.keys() | there.keys())
+    return _apart(_logits(every, here, there), _logits(every, there, here))
+
+
+def _logits(tokens: list[int], mine: dict[int, float], theirs: dict[int, float]) -> Floats:
+    """The logits of one of two; what is not among its best has no more than the least of those, or it made another up."""
+    least = min(mine.values())
+    return np.array([mine.get(token, min(least, theirs.get(token, least))) for token in tokens], dtype=np.float32)
 
 
 def _apart(one: Floats, two: Floats) -> str | None:

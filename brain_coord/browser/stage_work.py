@@ -126,4 +126,6 @@ def best_of(data: memoryview, rows: int, top: int, vocabulary: int) -> list[Top]
     logits = np.frombuffer(data[4 * rows * top :], dtype="<f4").reshape(rows, top)
     if not np.isfinite(logits).all() or (tokens >= vocabulary).any():
         raise WorkFault("wrong_result", "the tab's logits are not finite numbers of this vocabulary")
+    if (np.diff(logits, axis=1) > 0).any() or (np.diff(np.sort(tokens, axis=1), axis=1) == 0).any():
+        raise WorkFault("wrong_result", "the tab's best tokens are not so many different ones, best first")
     return [Top(tokens[row], logits[row]) for row in range(rows)]

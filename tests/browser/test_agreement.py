@@ -9,6 +9,7 @@ from brain_coord.browser.agreement import Question, compare, differ, differ_in_b
 from brain_coord.browser.comparisons import Comparisons
 from brain_coord.browser.sampling import Top
 from brain_coord.browser.spot_check import MOST_POSITIONS, SpotCheck, wanted
+from brain_coord.browser.stage_work import best_of
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.work import WorkFault
@@ -104,12 +105,35 @@ def test_rounding_agrees_and_more_does_not():
 
 def test_the_best_tokens_have_to_be_mostly_the_same_with_the_same_logits():
     tokens, logits = np.arange(64, dtype=np.uint32), np.linspace(9, 1, 64, dtype=np.float32)
+    logits[60:] = logits[-1]  # which of these is among the best is a matter of rounding
     best = Top(tokens, logits)
     swapped = Top(np.where(tokens < 60, tokens, tokens + 100).astype(np.uint32), logits)
     assert differ_in_best(best, swapped) is None
     other = Top((tokens + 30).astype(np.uint32), logits)
     assert "of the best 64 tokens" in differ_in_best(best, other)
     assert "RMS" in differ_in_best(best, Top(tokens, logits * np.float32(1.01)))
+
+
+def test_one_word_of_a_tabs_own_among_the_best_is_a_difference_however_right_the_others_are():
+    tokens, logits = np.arange(64, dtype=np.uint32), np.linspace(9, 1, 64, dtype=np.float32)
+    honest = Top(tokens, logits)
+    own = Top(np.append(np.uint32(777), tokens[:-1]), np.append(np.float32(9.1), logits[:-1]))
+    assert "RMS" in differ_in_best(own, honest)
+    assert "RMS" in differ_in_best(honest, own)
+
+
+def test_best_tokens_that_come_twice_or_out_of_order_are_none():
+    """A tab that sends one of the right tokens many times would choose the word, and agree with everybody who is honest."""
+
+    def sent(tokens, logits):
+        return memoryview(np.array(tokens, dtype="<u4").tobytes() + np.array(logits, dtype="<f4").tobytes())
+
+    (best,) = best_of(sent([7, 3, 9], [2.0, 1.0, 1.0]), 1, 3, 10)
+    assert (best.tokens.tolist(), best.logits.tolist()) == ([7, 3, 9], [2.0, 1.0, 1.0])
+    for tokens, logits in (([7, 7, 9], [2.0, 1.0, 1.0]), ([7, 3, 9], [1.0, 2.0, 0.0])):
+        with pytest.raises(WorkFault, match="best tokens") as refused:
+            best_of(sent(tokens, logits), 1, 3, 10)
+        assert refused.value.cause == "wrong_result"
 
 
 def test_an_answer_is_checked_at_its_token_and_not_when_it_is_too_long(model):
