@@ -195,12 +195,16 @@ class VllmSource:
         return env
 
     def _add(self, made: Plan) -> None:
-        """Bring up what a plan places; engines that share a card measure it, so never two of them at a time."""
+        """Bring up what a plan places."""
+        engines = [self._engine(placement) for placement in made.placements]
+        self.engines += engines
+        self._start(engines)
+
+    def _start(self, engines: list[LaunchedEngine]) -> None:
+        """Start engines; those that share a card measure it, so never two of them at a time."""
         groups: list[list[LaunchedEngine]] = []
-        for placement in made.placements:
-            engine = self._engine(placement)
-            self.engines.append(engine)
-            mine = set(placement.gpu_uuids)
+        for engine in engines:
+            mine = set(engine.placement.gpu_uuids)
             for group in groups:
                 if not mine or any(mine & set(each.placement.gpu_uuids) for each in group):
                     group.append(engine)
@@ -226,6 +230,8 @@ class VllmSource:
 
     async def _bring_up(self, group: list[LaunchedEngine]) -> None:
         for engine in group:
+            if engine.lost is not None:  # it is started when its card is back
+                continue
             await engine.supervisor.start()
             if engine is not group[-1]:
                 await engine.supervisor.wait_for_state(*SETTLED)
@@ -256,17 +262,19 @@ class VllmSource:
                     log.exception("watch_failed")
 
     async def _look(self, http: aiohttp.ClientSession, *, replan: bool) -> None:
+        if back := [engine for engine in self.engines if self._card_is_back(engine)]:
+            self._start(back)
         for engine in self.engines:
-            await self._check_card(engine)
             total = await generated_tokens(http, engine.base_url) if engine.base_url else None
             engine.rate.observe(total, time.monotonic())
         if replan:
             self._replan()
 
-    async def _check_card(self, engine: LaunchedEngine) -> None:
+    def _card_is_back(self, engine: LaunchedEngine) -> bool:
+        """Look at an engine's card; one that was lost stops it."""
         lost = lost_reason(engine.placement, self._hardware.inventory)
         if lost == engine.lost or (lost is None and engine.supervisor.stopping):  # looked at again soon
-            return
+            return False
         was, engine.lost = engine.lost, lost
         self._changed()
         if lost is not None and was is None:
@@ -274,7 +282,7 @@ class VllmSource:
             self._spawn(engine.supervisor.stop())
         elif lost is None:
             log.info("card_back", model=engine.model_id)
-            await engine.supervisor.start()
+        return lost is None
 
     def _replan(self) -> None:
         """Try what did not fit again, on the cards that none of our engines uses."""

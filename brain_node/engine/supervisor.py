@@ -62,6 +62,7 @@ class EngineSupervisor:
         )
         self._mail: asyncio.Queue[Event | _Ask] = asyncio.Queue()
         self._owner: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
         self._stops = 0
         self._listeners: list[Callable[[EngineView], None]] = []
         self._shown: tuple[Any, ...] = ()
@@ -70,11 +71,13 @@ class EngineSupervisor:
     # --- what others call -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin, or begin anew after it failed; returns at once."""
+        """Begin, or begin anew after it failed; returns once that is under way."""
         if self._owner is None or self._owner.done():
             self._mail = asyncio.Queue()  # words to an earlier owner are void
             self._owner = asyncio.create_task(self._own(), name=f"engine {self._machine.spec.slug}")
+        self._begun.clear()
         self._mail.put_nowait("start")
+        await self._begun.wait()
 
     async def stop(self, drain_s: float = 0.0, abort: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop for good; may be called at any time, also again with less patience, and during a start.
@@ -187,6 +190,7 @@ class EngineSupervisor:
         finally:
             await self._executor.close()
             self._log.close()
+            self._begun.set()
             self._tell()
 
     def _actions(self, item: "Event | _Ask | None", now: float) -> list[Action]:
@@ -195,6 +199,7 @@ class EngineSupervisor:
             case None | "over":
                 return machine.tick(now)
             case "start":
+                self._begun.set()
                 return machine.start(now)
             case "stop":
                 return machine.stop(now)

@@ -16,7 +16,7 @@ from brain_node.relay.relay import Relay
 from tests.node.agent.conftest import sampled
 from tests.support.eventually import eventually
 from tests.support.fake_nvml import card, mig_slice
-from tests.support.fake_vllm import FakeVllm, starts_of
+from tests.support.fake_vllm import FakeVllm, rewrite, starts_of
 from tests.support.lines import RecordedLine
 
 GIB = 1024
@@ -157,6 +157,38 @@ async def test_a_card_that_is_back_before_its_engine_has_ended_is_used_again(mak
     await sampled(source)
     await ready(source)
     assert engine.supervisor.view().starts == 2
+
+
+async def test_engines_that_share_a_card_start_one_after_the_other(make_source, machine):
+    machine.cards = [card("NVIDIA GeForce RTX 4090", 24564)]
+    machine.write()
+    source = make_source(Flavour.CUDA, {"one": 6 * GIB, "two": 6 * GIB})
+    seen = []
+    await source.start(lambda: seen.append([engine.supervisor.view().state for engine in source.engines]))
+    await ready(source, 2)
+    assert [State.READY, State.STARTING] in seen
+    assert [State.STARTING, State.STARTING] not in seen, "each would count the other's memory as its own"
+
+
+@pytest.mark.case("A-05")
+async def test_an_engine_whose_card_was_lost_before_its_turn_waits_for_the_card(make_source, machine, tmp_path):
+    machine.cards = [card("NVIDIA GeForce RTX 4090", 24564)]
+    machine.write()
+    source = make_source(Flavour.CUDA, {"one": 6 * GIB, "two": 6 * GIB}, FakeVllm(start_delay_s=60))
+    await source.start(lambda: None)
+    first, second = source.engines
+    await eventually(lambda: first.supervisor.view().state is State.STARTING)
+    machine.cards[0]["handle_error"] = 15
+    machine.write()
+    await sampled(source)
+    await eventually(lambda: first.supervisor.view().state is State.STOPPED and len(source._tasks) == 1)
+    assert second.supervisor.view().starts == 0
+    rewrite(tmp_path / "engines" / "cuda-0.32.0" / "fake-vllm.json", FakeVllm())
+    del machine.cards[0]["handle_error"]
+    machine.write()
+    await sampled(source)
+    await ready(source, 2)
+    assert second.supervisor.view().starts == 1
 
 
 @pytest.mark.case("A-05")

@@ -327,7 +327,7 @@ async def test_after_a_start_timeout_a_later_attempt_works(fake_engine, around):
     seen = watch(engine)
     await engine.start()
     await ready(engine)
-    assert engine.view().starts == 2
+    assert engine.view().starts >= 2
     kinds = {view.cause.kind for view in seen if view.cause}
     assert kinds == {CauseKind.START_TIMEOUT}
 
