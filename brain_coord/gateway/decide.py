@@ -259,13 +259,21 @@ class Decider:
         )
         return self._questions.keep(key, _Question(query, class_request))
 
-    def target(self, request: ApiRequest, decision: Decision, passed: Set[str]) -> Target | None:
+    def target(
+        self, request: ApiRequest, decision: Decision, passed: Set[str], *, failed: bool = False
+    ) -> Target | None:
         """The best target, class by class, whose name is not among the `passed`; `None` when none is left.
 
         A class is known by the cost of its first target. The next ones may be dearer, and the client's limit holds for each.
+
+        Args:
+            request: what is asked.
+            decision: about it.
+            passed: names of targets that are not to be asked, or not again.
+            failed: a target was asked already, and could not answer.
         """
         query, prospects, most_usd = decision.query, decision.prospects, request.wishes.max_cost_usd
-        for resource_class in decision.class_decision.ranked:
+        for resource_class in decision.class_decision.fallback if failed else decision.class_decision.ranked:
             backend, prospect = self._by_class[resource_class], prospects[resource_class]
             found = backend.target(query, prospect, passed)
             while found is not None and most_usd is not None and _is_over(request, found, most_usd):

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Hashable
 from time import monotonic
+from typing import Final
 
 from brain_coord.classes.target import Target
 from brain_coord.gateway.decide import Decider
@@ -10,6 +11,8 @@ from brain_coord.gateway.errors import fault
 from brain_coord.gateway.journal import Record
 from brain_coord.gateway.limits import PlanLimits
 from brain_coord.gateway.waiting import QueueFull, WaitingRoom
+
+_NOBODY: Final = frozenset[str]()
 
 
 class TargetPicker:
@@ -30,8 +33,8 @@ class TargetPicker:
     def best(self) -> Target | None:
         """The best target that was not asked yet and can take the request now, `None` when there is none."""
         record, given = self._record, self._given
-        passed = given | self._asked() if record.result.attempts else given
-        target = self._decider.target(record.request, record.decision, passed)
+        asked = self._asked() if record.result.attempts else _NOBODY
+        target = self._decider.target(record.request, record.decision, given | asked, failed=bool(asked))
         if target is not None:
             given.add(target.name)
         return target

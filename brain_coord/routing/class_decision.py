@@ -41,6 +41,11 @@ class ClassRow:
         return self.state.resource_class
 
 
+def rank(row: ClassRow) -> tuple[float, int, str]:
+    """The order of scores: the lower one first, then more samples, then the name."""
+    return row.score or 0.0, -row.state.confidence, row.resource_class
+
+
 @dataclass(frozen=True)  # without slots: what was worked out once is kept in the instance
 class ClassDecision:
     """Which class takes a request, and why. Everything shown of it is a view computed when asked for, once.
@@ -73,6 +78,11 @@ class ClassDecision:
     def ranked(self) -> tuple[ResourceClass, ...]:
         """The eligible classes, in the order in which they are tried."""
         return tuple(row.resource_class for row in self.rows if not row.exclusions)
+
+    @once
+    def fallback(self) -> tuple[ResourceClass, ...]:
+        """The same once a target has failed. COMMUNITY takes one Brain Node first: behind it stands the order of scores."""
+        return tuple(row.resource_class for row in sorted((row for row in self.rows if not row.exclusions), key=rank))
 
     @once
     def selected(self) -> ResourceClass | None:

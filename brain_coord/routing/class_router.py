@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from brain_coord.routing.class_decision import ClassDecision, ClassRow, Penalties
+from brain_coord.routing.class_decision import ClassDecision, ClassRow, Penalties, rank
 from brain_coord.routing.inputs import ClassRequest, ClassState, is_known
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.privacy import may_see, privacy_of
@@ -25,7 +25,7 @@ def decide_class(
     mode, privacy = resolve_mode(request, community_first), privacy_of(request)
     rows = [ClassRow(state, _exclusions(state, request, mode, privacy)) for state in classes]
     scored = _score([row.state for row in rows if not row.exclusions], CLASS_WEIGHTS[mode])
-    ordered = sorted(scored, key=_rank) + sorted((row for row in rows if row.exclusions), key=_rank)
+    ordered = sorted(scored, key=rank) + sorted((row for row in rows if row.exclusions), key=rank)
     first = next((row for row in ordered if _is_community(row)), None) if mode is Mode.COMMUNITY else None
     if first is not None:
         ordered.remove(first)
@@ -95,11 +95,6 @@ def _normalised(value: float | None, known: Sequence[float]) -> float | None:
 def _shortfall(share: float | None) -> float | None:
     """How far a share is from 1."""
     return 1 - min(1.0, share) if is_known(share) else None
-
-
-def _rank(row: ClassRow) -> tuple[float, int, str]:
-    """Lower score first, then more samples, then the name."""
-    return row.score or 0.0, -row.state.confidence, row.resource_class
 
 
 def _is_community(row: ClassRow) -> bool:

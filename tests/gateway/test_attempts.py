@@ -492,3 +492,20 @@ async def test_no_target_that_is_asked_after_another_costs_more_than_the_client_
         assert dear.jobs == []
         reply = await coordinator.chat(FIRST, max_tokens=10, max_cost_usd=10.0)
         assert reply.json()["brain"]["node"] == dear.node_id
+
+
+async def test_behind_the_brain_node_that_community_took_first_stands_the_order_of_auto(coordinator):
+    async with (
+        RawNode(coordinator.url, models=[FIRST], script=QUICK_ANSWER, offer={"ask_usd_per_1m": 1.0}) as one,
+        RawNode(coordinator.url, models=[FIRST], script=QUICK_ANSWER, offer={"ask_usd_per_1m": 1.0}) as two,
+        FakeOpenAi(FIRST) as far,
+    ):
+        rules, free = coordinator.file.read_text(), {"prompt_usd_per_1m": 0.0, "completion_usd_per_1m": 0.0}
+        coordinator.reload(rules, far.toml("external", "behind", probe_s=0, quality=1.0, **free))
+        await ready(coordinator, one, two)
+        one.script = two.script = refuses
+        reply = await coordinator.chat(FIRST, mode="COMMUNITY", max_tokens=5)
+        coordinator.reload(rules)
+    receipt = await coordinator.receipt(reply.headers["x-brain-receipt"])
+    assert [attempt["class"] for attempt in receipt["attempts"]] == ["NATIVE_NETWORK", "EXTERNAL_MODEL"]
+    assert receipt["decision"]["class"]["decision"]["order"][:2] == ["NATIVE_NETWORK", "EXTERNAL_MODEL"]

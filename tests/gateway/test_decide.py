@@ -26,7 +26,7 @@ from brain_node.contract.catalog import load_catalog
 from brain_node.contract.messages import ModelOffer, Offer, Report
 from tests.support.coordinator import brain_coord
 from tests.support.eventually import eventually
-from tests.support.fake_targets import FakeClass, request
+from tests.support.fake_targets import FakeClass, FakeTarget, request
 from tests.support.in_process import coordinator_inside
 
 CATALOG = load_catalog()
@@ -180,3 +180,19 @@ async def test_requests_that_wait_for_one_node_are_its_queue_and_send_others_els
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert (busy.waiting, len(room)) == (0, 0)
+
+
+@pytest.mark.parametrize(("reliability", "second"), [(0.1, "far"), (1.0, "two")])
+def test_once_the_node_that_community_took_first_has_failed_the_scores_decide(reliability, second):
+    def of(resource_class, *names, **state):
+        return FakeClass(resource_class, lambda: ClassState(resource_class, **state), [*map(FakeTarget, names)], 0.0)
+
+    native = of(ResourceClass.NATIVE_NETWORK, "one", "two", reliability=reliability)
+    decider = Decider([of(ResourceClass.EXTERNAL_MODEL, "far", reliability=0.9), native], CATALOG, CommunityFirst.FREE)
+    asked = request(mode="COMMUNITY", privacy="PUBLIC")
+    made = decider.decide(asked, Caller("k", Plan.FREE))
+    assert decider.target(asked, made, set()).name == "one"
+    assert decider.target(asked, made, {"one"}).name == "two"  # the first lost its last slot to another request
+    assert decider.target(asked, made, {"one"}, failed=True).name == second
+    assert decider.target(asked, made, {"one", "two"}, failed=True).name == "far"
+    assert decider.target(asked, made, {"one", "far"}, failed=True).name == "two"
