@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TextIO
 
+import orjson
 import typer
 from sqlalchemy import Connection
 
@@ -70,7 +71,8 @@ def export(
         Literal["jsonl", "csv"], typer.Option("--format", help="JSON lines (verifiable) or CSV.")
     ] = "jsonl",
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File to write, with mode 0600; - or nothing is stdout.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write, a new one with mode 0600; - or nothing is stdout."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -82,13 +84,11 @@ def export(
         require_chain(connection, chain)
         receipts = _pages(connection, filters)
         try:
-            if as_json:
-                print_json([receipt.envelope() for receipt in receipts])
-            elif output is None or str(output) == "-":
-                _write(receipts, form, sys.stdout)
+            if output is None or str(output) == "-":
+                _write(receipts, "json" if as_json else form, sys.stdout)
             else:
                 with _private_file(output) as file:
-                    _write(receipts, form, file)
+                    _write(receipts, "json" if as_json else form, file)
             sys.stdout.flush()
         except OSError as error:
             fault = error  # of the output: the store must not be blamed for it
@@ -202,10 +202,19 @@ def _pages(connection: Connection, filters: dict[str, Any]) -> Iterator[Sealed]:
         after = (page[-1].chain, page[-1].seq)
 
 
-def _write(receipts: Iterator[Sealed], form: str, file: TextIO) -> None:
+def _write(receipts: Iterator[Sealed], form: Literal["jsonl", "csv", "json"], file: TextIO) -> None:
+    """Receipt by receipt: a chain may be far larger than memory."""
     if form == "csv":
         file.write(csv_head())
-    file.writelines(csv_row(receipt) if form == "csv" else receipt.line().decode() + "\n" for receipt in receipts)
+        file.writelines(map(csv_row, receipts))
+    elif form == "jsonl":
+        file.writelines(receipt.line().decode() + "\n" for receipt in receipts)
+    else:
+        file.write("[")
+        for number, receipt in enumerate(receipts):
+            listed = orjson.dumps(receipt.envelope(), option=orjson.OPT_INDENT_2).decode()
+            file.write(("," if number else "") + "\n" + listed)
+        file.write("\n]\n")
 
 
 def _private_file(path: Path) -> TextIO:

@@ -30,6 +30,8 @@ RestartPreventExitStatus={permanent}
 KillMode=mixed
 TimeoutStopSec={stop_s}
 LimitNOFILE=65536
+# A core file would hold the node's key and prompts, and of an engine tens of gigabytes.
+LimitCORE=0
 """
 
 _SYSTEM: Final = """\

@@ -173,16 +173,13 @@ def test_whoever_reads_only_the_first_lines_of_an_export_is_no_fault_of_the_stor
     assert said.stderr == ""
 
 
-def test_an_export_in_other_forms(data_dir):
+def test_an_export_in_other_forms(data_dir, tmp_path):
     assert len(run("export", "--data-dir", data_dir, "--format", "csv").splitlines()) == 7
-    assert [receipt["seq"] for receipt in json.loads(run("export", "--data-dir", data_dir, "--json"))] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
+    listed = run("export", "--data-dir", data_dir, "--json")
+    assert [receipt["seq"] for receipt in json.loads(listed)] == [1, 2, 3, 4, 5, 6]
+    assert run("export", "--data-dir", data_dir, "--json", "--output", tmp_path / "list.json") == ""
+    assert (tmp_path / "list.json").read_text() == listed
+    assert json.loads(run("export", "--data-dir", data_dir, "--json", "--from", "2099-01-01")) == []
 
 
 def test_one_receipt_is_shown(data_dir, tmp_path):
