@@ -57,7 +57,10 @@ CODES: dict[str, tuple[int, str]] = {
     "body_too_large": (413, "The body is larger than the limit that the message names."),
     "unsupported_encoding": (415, "The body is compressed; send it as it is."),
     "head_too_large": (431, "The request line and headers are larger than the limit that the message names."),
-    "rate_limited": (429, "The key's requests per minute or concurrent streams are used up; see Retry-After."),
+    "rate_limited": (
+        429,
+        "The key's requests per minute or at a time are used up, or all that serves the model is busy; see Retry-After.",
+    ),
     "queue_full": (429, "Too many requests wait for a free slot; see Retry-After."),
     "engine_error": (502, "The target failed with an error of its own."),
     "target_failed": (502, "Every target that could be tried failed before the first output."),

@@ -5,6 +5,7 @@ returns them, and a client that has seen the end of an answer can rely on its re
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -25,6 +26,9 @@ REPLY_BYTES: Final = 64 * 1024 * 1024
 
 LARGE_BYTES: Final = 512 * 1024
 """A whole answer above this is not parsed as a whole, nor hashed on the event loop, nor copied."""
+
+_READERS: Final = ThreadPoolExecutor(2, "large-answer")
+"""So few that the event loop keeps its turn, whatever nodes send: each takes the interpreter from it for as long as it reads."""
 
 UPLOAD_BYTES_PER_S: Final = 256 * 1024
 """The slowest line to a node on which a body still counts as arriving."""
@@ -159,7 +163,7 @@ async def relay_whole(
         text_bytes = 0 if data is None else dialect.text_bytes_of(data)
     else:
         limit.by = NEVER  # our time is not the engine's
-        data, text_bytes = await asyncio.to_thread(_read_large, body, dialect)
+        data, text_bytes = await asyncio.get_running_loop().run_in_executor(_READERS, _read_large, body, dialect)
     if data is None:
         raise TargetFault("protocol", "the answer is not a JSON object", ran=True)
     if data.get("error") is not None:
