@@ -92,6 +92,7 @@ def ask(data_dir: Path, op: str, **arguments: Any) -> Any:
     Raises:
         NotRunning: none does.
         AdminError: it refused, or does not answer.
+        PermissionError: it belongs to another user.
     """
     try:
         with connect_private(data_dir, SOCKET_NAME, TIMEOUT_S) as connection:
@@ -100,6 +101,8 @@ def ask(data_dir: Path, op: str, **arguments: Any) -> Any:
                 line = answers.readline(ANSWER_BYTES)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         raise NotRunning from None
+    except PermissionError:
+        raise
     except OSError as error:
         raise AdminError(f"the coordinator cannot be asked: {error.strerror or error}") from None
     if not line:

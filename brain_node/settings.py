@@ -296,7 +296,10 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = (error.strerror or error) if isinstance(error, OSError) else error
-        raise SettingsError(f"cannot read {path}: {reason}", "correct the file, or move it away") from None
+        step = "correct the file, or move it away"
+        if isinstance(error, PermissionError):
+            step = "run it as the user that the agent runs as, or with sudo"
+        raise SettingsError(f"cannot read {path}: {reason}", step) from None
     for name in content:
         if name not in _BY_NAME:
             near = difflib.get_close_matches(name, _BY_NAME, 1)

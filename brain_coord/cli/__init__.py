@@ -89,4 +89,11 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_BRAIN_COORD_COMPLETE" in os.environ
-    build([wanted] if wanted in COMMANDS and not completing else COMMANDS)()
+    try:
+        build([wanted] if wanted in COMMANDS and not completing else COMMANDS)()
+    except PermissionError as error:
+        # What no command expects: a data folder or file that belongs to somebody else.
+        place = f": {error.filename}" if error.filename else ""
+        step = "run it as the user that the coordinator runs as, or with sudo"
+        sys.stderr.write(f"error [system]: {error.strerror}{place}\n  next: {step}\n")
+        sys.exit(78)

@@ -57,7 +57,7 @@ def revoke(data_dir: DataDir, key_id: Annotated[str, typer.Argument(metavar="ID"
         good = [] if done else [key.key_id for key in api_keys.list_keys(connection) if key.revoked_s is None]
     if not done:
         hint = did_you_mean(key_id, good, "See the ids with: brain-coord key list")
-        fail("no_such_key", f"there is no good key {key_id}", hint, USAGE)
+        fail("no_such_key", f"there is no key {key_id} that still holds", hint, USAGE)
     if as_json:
         print_json({"id": key_id, "revoked": True})
     else:

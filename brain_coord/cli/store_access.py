@@ -39,6 +39,7 @@ DataDir = Annotated[
     Path,
     typer.Option(
         "--data-dir",
+        readable=False,  # told by whoever opens it, with what to do
         envvar="BRAIN_COORD_DATA_DIR",
         default_factory=default_data_dir,
         show_default="the user's data folder",

@@ -67,7 +67,7 @@ def revoke(data_dir: DataDir, token_id: Annotated[str, typer.Argument(metavar="I
         good = [] if done else [each.token_id for each in join_tokens.list_tokens(connection) if not each.revoked_s]
     if not done:
         hint = did_you_mean(token_id, good, "See the ids with: brain-coord token list")
-        fail("no_such_token", f"there is no good token {token_id}", hint, USAGE)
+        fail("no_such_token", f"there is no token {token_id} that still holds", hint, USAGE)
     if as_json:
         print_json({"id": token_id, "revoked": True})
     else:

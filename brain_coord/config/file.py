@@ -58,6 +58,8 @@ def read_table(path: Path, *, needed: bool) -> dict[str, Any] | None:
         raise ConfigError([Fault(f"file {path}", None, None, "does not exist")]) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        if isinstance(error, PermissionError):
+            reason = f"{reason} (run this as the user that the coordinator runs as)"
         raise ConfigError([Fault(f"file {path}", None, None, f"cannot be read: {reason}")]) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([Fault(f"file {path}", None, None, f"is not TOML: {error}")]) from None

@@ -38,6 +38,7 @@ DataDir = Annotated[
     Path,
     typer.Option(
         "--data-dir",
+        readable=False,  # told by whoever opens it, with what to do
         envvar="BRAIN_NODE_DATA_DIR",
         default_factory=_default_data_dir,
         metavar="FOLDER",

@@ -28,7 +28,7 @@ def fail_with(error: Exception) -> NoReturn:
     if isinstance(code, str) and isinstance(message, str):
         fail(code, message, getattr(error, "next_step", ""), getattr(error, "exit_code", CONFIG))
     if type(error).__name__ == "IdentityError":  # not imported: `status` must not pay for cryptography
-        fail("identity", str(error))
+        fail("identity", str(error), "run it as the user that the agent runs as; a damaged file has to be restored")
     if isinstance(error, OSError):
         step = "run it as the user that the agent runs as, or with sudo" if isinstance(error, PermissionError) else ""
         fail("system", f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), step, UNAVAILABLE)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from brain_node.cli.errors import fail
+from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.options import AsJson, DataDir
 from brain_node.cli.status import print_json
 from brain_node.contract.identity import Identity, IdentityError, load_identity
@@ -92,4 +92,4 @@ def _load(path: Path) -> Identity:
             UNAVAILABLE,
         )
     except IdentityError as error:
-        fail("identity", str(error))
+        fail_with(error)

@@ -147,6 +147,8 @@ def _run(settings: Settings, *, panel: bool) -> int:
     log = structlog.get_logger(__name__)
     for warning in settings.warnings:
         log.warning("settings", note=warning)
+        if show is not None:  # the panel shows the log only once the agent runs
+            typer.echo(f"warning: {warning}", err=True)
     try:
         agent = build_agent(settings)
         code = uvloop.run(_life(agent, show))

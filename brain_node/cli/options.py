@@ -9,6 +9,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
+        readable=False,  # told by whoever opens it, with what to do
         metavar="FOLDER",
         help="The agent's data folder. (env: BRAIN_NODE_DATA_DIR)",
         show_default="the user's data folder",

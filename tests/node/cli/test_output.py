@@ -167,3 +167,12 @@ async def test_join_tells_a_mistyped_variable_in_its_log(data_dir):
     ):
         await coordinator.link()
         assert "BRAIN_NODE_SLOT sets nothing. Did you mean BRAIN_NODE_SLOTS?" in node.output
+
+
+async def test_a_terminal_is_told_a_mistyped_variable_also_when_that_ends_the_agent(data_dir):
+    async def over(seen):
+        await eventually(lambda: "next:" in seen())
+
+    typo = {"BRAIN_NODE_ULR": "https://c.example"}
+    text = await on_a_terminal("join", "--engine", "mock", "--data-dir", str(data_dir), env=typo, until=over)
+    assert "sets nothing. Did you mean BRAIN_NODE_URL?" in text
