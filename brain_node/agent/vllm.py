@@ -212,6 +212,8 @@ class VllmSource:
             else:
                 groups.append([engine])
         for group in groups:
+            for engine in group:
+                engine.waits = True
             self._spawn(self._bring_up(group))
 
     def _engine(self, placement: Placement) -> LaunchedEngine:
@@ -230,6 +232,7 @@ class VllmSource:
 
     async def _bring_up(self, group: list[LaunchedEngine]) -> None:
         for engine in group:
+            engine.waits = False
             if engine.lost is not None:  # it is started when its card is back
                 continue
             await engine.supervisor.start()

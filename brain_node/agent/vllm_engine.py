@@ -21,6 +21,8 @@ from brain_node.relay.lease import Endpoint, Outcome
 SETTLED: Final = (State.READY, State.FAILED, State.BACKING_OFF, State.STOPPED)
 """States in which an engine does not take memory right now that another one could be measured against."""
 
+_WAITS: Final = "waits for its turn: engines on one card, or on the CPU, start one after the other"
+
 ClaimedState = Literal["downloading", "starting", "ready", "stalled", "stopping", "failed", "backing_off"]
 CLAIMED: Final[dict[State, ClaimedState]] = {
     State.DOWNLOADING: "downloading",
@@ -81,6 +83,8 @@ class LaunchedEngine:
         self.active = 0
         self.lost: str | None = None
         """Why its card cannot be used; the engine is stopped until the card is back."""
+        self.waits = False
+        """Whether an engine before it on the same card has to be up first."""
         self.rate = TokenRate()
         self._changed = changed
         self._view = self.supervisor.view()
@@ -132,6 +136,8 @@ class LaunchedEngine:
         view = self.supervisor.view()
         if self.lost is not None:
             return EngineClaim(model=self.model_id, state="failed", cause=one_line(self.lost))
+        if self.waits:
+            return EngineClaim(model=self.model_id, state="starting", cause=_WAITS)
         cause = view.cause.message if view.cause and not view.ready else None
         return EngineClaim(
             model=self.model_id,
@@ -145,8 +151,13 @@ class LaunchedEngine:
         """Everything about it, for `status`."""
         view = self.supervisor.view()
         place = "CPU" if self.placement.device == "cpu" else [f"GPU {index}" for index in self.placement.gpu_indices]
+        shown = view.as_json()
+        if self.lost is not None:
+            shown["sentence"] = f"{self.lost}; it starts by itself once that is over"
+        elif self.waits:
+            shown |= {"state": "waiting", "sentence": _WAITS}
         more = {"lost": self.lost, "runs_on": place, "slots": self.placement.slots, "tokens_s": self.rate.tokens_s}
-        return {**view.as_json(), **more}
+        return {**shown, **more}
 
     def _viewed(self, view: EngineView) -> None:
         self._view = view

@@ -132,6 +132,7 @@ async def test_a_lost_card_takes_its_model_out_and_only_its_own_and_comes_back(m
     assert "GPU 1 is lost" in claim.cause
     assert source.claim(job("test/large")) == "no_engine"
     assert source.claim(job("test/small")) != "no_engine"
+    assert "GPU 1 is lost" in next(row for row in source.details() if row["lost"])["sentence"]
     lost = next(engine for engine in source.engines if engine.model_id == "test/large")
     await eventually(lambda: lost.supervisor.view().state is State.STOPPED)
     del machine.cards[1]["handle_error"]
@@ -165,7 +166,12 @@ async def test_engines_that_share_a_card_start_one_after_the_other(make_source, 
     source = make_source(Flavour.CUDA, {"one": 6 * GIB, "two": 6 * GIB})
     seen = []
     await source.start(lambda: seen.append([engine.supervisor.view().state for engine in source.engines]))
+    assert source.claims()[1].state == "starting"
+    assert "waits for its turn" in source.claims()[1].cause
+    assert source.details()[1]["state"] == "waiting"
+    assert "waits for its turn" in source.details()[1]["sentence"]
     await ready(source, 2)
+    assert [row["sentence"] for row in source.details()] == ["ready", "ready"]
     assert [State.READY, State.STARTING] in seen
     assert [State.STARTING, State.STARTING] not in seen, "each would count the other's memory as its own"
 
