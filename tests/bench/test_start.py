@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -50,6 +52,15 @@ def test_whoever_lacks_the_packages_is_told_how_to_get_them(tmp_path):
     assert done.stderr == "run needs the packages of the tests\n  next: ./scripts/test fast (it makes .venv)\n"
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where temporary files go; PostgreSQL's own user has to get in, and to fit its socket's path."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as path:
+        folder = Path(path)
+        folder.chmod(0o755)
+        yield folder
+
+
 def words_of(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
@@ -60,14 +71,14 @@ def words_of(process: psutil.Process) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("words", [("run", "--systems", "ours"), ("fleet", "--nodes", "3"), ("cluster",)], ids=" ".join)
-def test_whoever_stops_a_bench_finds_nothing_left_of_it(words, number, tmp_path):
+def test_whoever_stops_a_bench_finds_nothing_left_of_it(words, number, folder):
     command = [sys.executable, str(BENCH / words[0]), *words[1:]]
     bench = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        env={"TMPDIR": str(folder), "PATH": "/usr/bin:/bin"},
     )
     deadline = time.monotonic() + 120
     started: list[psutil.Process] = []
@@ -82,7 +93,7 @@ def test_whoever_stops_a_bench_finds_nothing_left_of_it(words, number, tmp_path)
     assert told.splitlines()[-1] == "stopped"
     assert "Traceback" not in told
     assert psutil.wait_procs(started, timeout=10)[1] == []
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
