@@ -79,6 +79,7 @@ async def test_pause_and_a_hidden_tab_take_no_work_and_come_back(place):
         await tab.page.locator("#pause").click()
         await wait_for(place, tab_id, "DRAINING")
         assert await tab.text("held") == "Paused by you."
+        assert await tab.text("pause") == "Resume"
         async with place.api() as client:
             reply = await client.post("/v1/compute/matmul", json={"rows": 8, "inner": 8, "columns": 8, "seed": 1})
             assert reply.status_code == 503
@@ -93,8 +94,14 @@ async def test_pause_and_a_hidden_tab_take_no_work_and_come_back(place):
         await wait_for(place, tab_id, "DRAINING")
         await tab.page.evaluate(hide, False)
         await wait_for(place, tab_id, "ONLINE")
+        memory = tab.page.locator("select[name=memory]")
+        await expect(memory).to_be_disabled()  # it is told when the link begins; another choice would change nothing
         await tab.page.locator("#stop").click()
         await wait_for(place, tab_id, "OFFLINE")
+        await memory.select_option("512")
+        await tab.lend()
+        await wait_for(place, tab_id, "ONLINE")
+        assert (await tab_view(place, tab_id))["reported"]["memory_mib"] == 512
 
 
 async def test_on_battery_a_tab_takes_no_work_until_it_is_charged_or_its_owner_says_so(place):

@@ -10,6 +10,7 @@ import { renew } from "./stages.js";
 const base = document.body.dataset.base;
 const at = (name) => document.getElementById(name);
 const [start, pause, stop] = ["start", "pause", "stop"].map(at);
+const { memory } = at("rules").elements;
 const show = (name, text) => {
   if (at(name).textContent !== text) at(name).textContent = text;
 };
@@ -100,17 +101,16 @@ const on = {
 };
 
 function describe() {
-  const memory = Number(at("rules").elements.memory.value);
   return {
     agent_version: "web 1",
-    report: { os: "browser", engine: "webgpu", engine_version: `f${gpu.bits}`, vram_mib: memory, gpus: [{ name: gpu.name, kind: "unified" }] },
+    report: { os: "browser", engine: "webgpu", engine_version: `f${gpu.bits}`, vram_mib: Number(memory.value), gpus: [{ name: gpu.name, kind: "unified" }] },
     offer: { models: [{ id: "compute.matmul_u32", loaded: true }], slots: 2 },
   };
 }
 
 async function begin() {
   const mine = ++attempt;
-  start.disabled = true;
+  start.disabled = memory.disabled = true; // what is lent is told once, when the link begins
   stop.disabled = false;
   state("waiting", "Looks for a GPU…");
   try {
@@ -166,7 +166,7 @@ function end() {
   link = null;
   gpu?.device.destroy();
   gpu = null;
-  start.disabled = false;
+  start.disabled = memory.disabled = false;
   pause.disabled = stop.disabled = true;
   for (const name of ["progress", "fault"]) show(name, "");
   show("stages", "none");
@@ -180,10 +180,8 @@ start.addEventListener("click", () => {
 });
 stop.addEventListener("click", end);
 pause.addEventListener("click", () => {
-  const paused = pause.getAttribute("aria-pressed") !== "true";
-  pause.setAttribute("aria-pressed", String(paused));
-  pause.textContent = paused ? "Resume" : "Pause";
-  rules.pause(paused);
+  rules.pause(!rules.paused);
+  pause.textContent = rules.paused ? "Resume" : "Pause";
 });
 start.disabled = false;
 if (!navigator.gpu) state("refused", "This browser has no WebGPU. A current Chrome, Edge, Firefox or Safari has it.");
