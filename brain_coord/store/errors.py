@@ -2,7 +2,7 @@
 
 `StoreError` is the base. `StoreUnavailable` means that nothing was recorded and the same call may succeed later; its
 codes are `database_down`, `database_slow`, `database_busy`, `database_contended`, `database_read_only`, `database_damaged`,
-`disk_full`, `disk_error`, `spool_full`, `store_closed`, `chain_conflict`.
+`disk_full`, `disk_error`, `spool_full`, `store_closed`, `store_behind`, `chain_conflict`.
 """
 
 import errno

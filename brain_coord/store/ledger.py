@@ -104,7 +104,8 @@ class Ledger:
         """Write the oldest spooled receipts to the database; once that is committed, tell the spool they are done.
 
         Raises:
-            StoreUnavailable: `chain_conflict`, another coordinator has extended this chain.
+            StoreUnavailable: `chain_conflict`, another coordinator has extended this chain; `store_behind`, it lacks links
+                that the spool goes on from.
         """
         waiting = self.spool.waiting(_REPLAYED_AT_ONCE)
         end = chain_head(connection, self.chain)
@@ -112,6 +113,12 @@ class Ledger:
         for sealed in waiting[: len(waiting) - len(new)][-1:]:
             if link_hash(connection, self.chain, sealed.seq) not in (None, sealed.hash):
                 raise conflict(self.chain)
+        if new and new[0].seq > end.seq + 1:
+            raise StoreUnavailable(
+                "store_behind",
+                f"the store ends at link {end.seq} of chain {self.chain}, and the spool goes on from link {new[0].seq}",
+                "It is an older copy: put the newest one back, or restore it as `brain-coord db backup --help` says",
+            )
         if new and (new[0].seq, new[0].prev) != (end.seq + 1, end.hash):
             raise conflict(self.chain)
         insert_receipts(connection, [(sealed.unsealed(), sealed) for sealed in new])

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 
@@ -76,6 +77,32 @@ async def test_the_spool_outlives_a_restart(open_store, data_dir):
     store = await open_store(options=IMPATIENT)
     assert (await store.append_receipt(draft(2))).seq == 2
     assert await chain_of(store) == [draft(1).receipt_id, draft(2).receipt_id]
+
+
+async def test_a_store_that_is_an_older_copy_than_its_spool_is_named(open_store, data_dir, tmp_path):
+    store = await open_store(options=IMPATIENT)
+    await store.append_receipt(draft(1))
+    await open_store.close()
+    shutil.copy(data_dir / DATABASE_FILE, tmp_path / "older")
+    store = await open_store(options=IMPATIENT)
+    await store.append_receipt(draft(2))
+    with held(data_dir):
+        await store.append_receipt(draft(3))
+        await open_store.close()
+    shutil.copy(data_dir / DATABASE_FILE, tmp_path / "newest")
+    shutil.copy(tmp_path / "older", data_dir / DATABASE_FILE)
+    store = await open_store(options=IMPATIENT)
+    async with asyncio.timeout(20):
+        number = 4
+        while "older copy" not in (store.health.reason or ""):
+            await store.append_receipt(draft(number))
+            number += 1
+    assert "ends at link 1" in store.health.reason
+    assert "goes on from link 3" in store.health.reason
+    await open_store.close()
+    shutil.copy(tmp_path / "newest", data_dir / DATABASE_FILE)
+    store = await open_store(options=IMPATIENT)
+    assert await chain_of(store) == [draft(each).receipt_id for each in range(1, number)]
 
 
 async def test_other_writes_fail_at_once_while_the_database_is_away(store_on_sqlite, data_dir):
