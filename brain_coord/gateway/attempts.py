@@ -6,7 +6,7 @@ Nothing else in the product retries a generation. What may be tried again, and w
 |---|---|---|
 | paused by its breaker, no free slot | yes, and it was no attempt | no |
 | refused, no `accepted`, node lost before the first output | yes | a lost node and a refused connection do |
-| 429, 503, 529, a node that says it is full or leaves | yes; the target is asked last for a while | no |
+| 429, 503, 529, an error event that says the same, a node that is full or leaves | yes; the target is asked last for a while | no |
 | 400, 413, 422 and others of `PASS_ON` | no, passed on as it is | no |
 | 401, 403, 404 from a target | yes; the target is marked `misconfigured` | no |
 | engine error (5xx, error event before the first output) | once; two stop the request | yes |
@@ -58,7 +58,7 @@ BUSY: Final = frozenset({429, 503, 529})
 MISCONFIGURED: Final = frozenset({401, 403, 404})
 
 SAID_BUSY: Final = frozenset({"busy", "draining"})
-"""Causes by which a node itself turns a job away. Free by the coordinator's count, it would be the first to be asked again."""
+"""Causes by which a target itself turns a job away. Free by the coordinator's count, it would be the first to be asked again."""
 
 FAILURES: Final = ("deadline", "engine_error", "busy", "unavailable", "target_failed", "misconfigured")
 """Why a request failed, the first of these that any of its targets gave cause for; what tells the client most comes first."""
@@ -209,12 +209,17 @@ class _Try:
             if isinstance(fault, TimeoutError):
                 fault = self._overdue(limit, accepted=exchange is not None)
             cause, ran, blamed = fault.cause, fault.ran, fault.blame
-            settled = self._failed("deadline" if cause == "deadline" else "target_failed", asked=cause not in NOT_ASKED)
+            why = "deadline" if cause == "deadline" else "unavailable" if cause in SAID_BUSY else "target_failed"
+            settled = self._failed(why, asked=cause not in NOT_ASKED)
             result.silences += cause == "timeout"
-        except EngineFault:
-            cause, blamed = "engine_error", True
-            settled = self._failed("engine_error", asked=True)
-            result.engine_errors += 1
+        except EngineFault as error:
+            if error.says_busy and not result.committed:
+                cause = "busy"
+                settled = self._failed("unavailable", asked=True)
+            else:
+                cause, blamed = "engine_error", True
+                settled = self._failed("engine_error", asked=True)
+                result.engine_errors += 1
         finally:
             try:
                 if exchange is not None:

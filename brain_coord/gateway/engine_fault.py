@@ -1,8 +1,11 @@
 """An engine's own error, read out of whatever form it came in."""
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
+
+BUSY_WORDS: Final = frozenset({"429", "503", "529", "overloaded_error", "rate_limit_error", "rate_limit_exceeded"})
+"""Types and codes by which an error under a good status says that there is too much to do just now."""
 
 
 class EngineFault(Exception):  # noqa: N818
@@ -29,6 +32,11 @@ class EngineFault(Exception):  # noqa: N818
         self.body = body
         self.data = data
         self.error = error
+
+    @property
+    def says_busy(self) -> bool:
+        """Whether it is no failure of the engine's, which only has too much to do."""
+        return not BUSY_WORDS.isdisjoint((self.told("type"), self.told("code")))
 
     def told(self, name: str) -> str | None:
         """A member of the error that is a text or a number, as text; else `None`."""

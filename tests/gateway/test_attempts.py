@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import threading
 import time
 
@@ -80,6 +81,17 @@ async def test_a_busy_target_goes_to_the_next_and_is_not_blamed(code):
     assert first.health.last(time.monotonic()) == "said it is busy for another 17 s"
 
 
+@pytest.mark.parametrize("error", [{"type": "overloaded_error"}, {"code": 429}, {"code": "rate_limit_exceeded"}])
+async def test_so_does_one_that_says_it_under_a_good_status(error):
+    first, second = FakeTarget("a", Play(body=json.dumps({"error": error}).encode())), FakeTarget("b")
+    result = await attempt(first, second)
+    assert result.body is not None
+    assert causes(result) == ["busy", None]
+    assert (first.outcomes, first.health.breaker.pristine) == ([], True)
+    assert first.health.last(time.monotonic()).startswith("said it is busy for another ")
+    assert (await attempt(first)).failure == "unavailable"
+
+
 @pytest.mark.parametrize("words", ["²", "soon", "-1", "9" * 400])
 async def test_a_busy_target_may_say_anything_for_how_long(words):
     first, second = FakeTarget("a", failing(503, retry_after=words)), FakeTarget("b")
@@ -93,6 +105,7 @@ async def test_a_node_that_turns_a_job_away_is_asked_last_for_a_moment(cause):
     assert (await attempt(first, second)).body is not None
     assert first.health.last(time.monotonic()) == "said it is busy for another 1 s"
     assert (first.outcomes, first.health.breaker.pristine) == ([], True)
+    assert (await attempt(first)).failure == "unavailable"
 
 
 async def test_three_targets_are_asked_at_most():
