@@ -35,5 +35,5 @@ UNKNOWN: Final = Prices()
 
 @lru_cache
 def by_ask(ask_usd_per_1m: float | None) -> Prices:
-    """Of a node by its ask. Only tokens of answers cost, as those are what the coordinator can count."""
-    return Prices(0.0, ask_usd_per_1m)
+    """Of a node by its ask, unknown without one. Only tokens of answers cost, as those are what the coordinator can count."""
+    return UNKNOWN if ask_usd_per_1m is None else Prices(0.0, ask_usd_per_1m)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brain_coord.classes.backend import Query
-from brain_coord.classes.prices import Prices
+from brain_coord.classes.prices import Prices, by_ask
 from brain_coord.classes.upstream import Offer
 from brain_coord.classes.upstream_ranking import Option, rank_upstreams, wanted
 from brain_coord.routing.inputs import NodeRequest
@@ -89,6 +89,11 @@ def test_every_option_is_ranked_or_told_and_the_order_is_total(given_options, mo
         (Prices(0.0, 0.0), "/v1/chat/completions", None, None, 0.0),
         (Prices(1.0, 10.0), "/v1/chat/completions", None, 50, None),
         (Prices(0.0, 10.0), "/v1/chat/completions", None, 50, 0.0005),
+        (by_ask(10.0), "/v1/embeddings", 100, None, 0.0),
+        (by_ask(10.0), "/v1/messages/count_tokens", 100, None, 0.0),
+        (by_ask(None), "/v1/chat/completions", 100, 50, None),
+        (by_ask(None), "/v1/embeddings", 100, None, None),
+        (by_ask(None), "/v1/messages/count_tokens", 100, None, None),
     ],
 )
 def test_a_cost_is_known_when_every_price_and_count_that_it_needs_is(prices, path, prompt, completion, cost):

@@ -92,6 +92,7 @@ async def test_a_whole_answer_passes_byte_for_byte_in_every_form(served, path):
     assert receipt["tokens"]["prompt_reported"] is not None
     assert receipt["tokens"]["completion_billed"] == (None if path == "/v1/embeddings" else 3)
     assert receipt["timings"]["decode_tok_s"] is None
+    assert receipt["price"] is None, "the node asks none, and nothing else says what it costs"
 
 
 @pytest.mark.case("C-09")
