@@ -82,13 +82,18 @@ class Pipeline:
         """Every tab that has a part in the next token, once, however many hops it has."""
         return self._reserved
 
+    @property
+    def _offered(self) -> bool:
+        """Whether what tabs hold by the model's name now is this model."""
+        return self.keeper.shelf.models.get(self.model.model_id) == self.model
+
     def open(self) -> None:
         """Reserve a place on a tab for every stage.
 
         Raises:
             WorkFault: `no_free_slot`, or nobody holds a stage, or what tabs hold by its name now is another model.
         """
-        if self.keeper.shelf.models.get(self.model.model_id) != self.model:
+        if not self._offered:
             raise WorkFault("no_holder", f"{self.model.model_id} was taken away or replaced meanwhile", blame=False)
         hops: list[Hop] = []
         for stage in self.model.stages:
@@ -253,7 +258,7 @@ class Pipeline:
             try:
                 self.open()
             except WorkFault:
-                if monotonic() > by:
+                if monotonic() > by or not self._offered:
                     raise fault from None
                 await asyncio.sleep(0.1)
             else:

@@ -18,6 +18,7 @@ from playwright.async_api import Browser, Route
 from brain_coord.browser.models import add_model
 from brain_coord.browser.pipeline import Pipeline
 from brain_coord.browser.sampling import Sampler
+from brain_coord.browser.work import WorkFault
 from tests.support.coordinator import brain_coord
 from tests.support.in_process import Inside, coordinator_inside
 from tests.support.qwen3 import RandomModel, build_known_qwen3, build_random_model
@@ -438,6 +439,8 @@ async def test_other_weights_under_a_known_name_are_loaded_and_the_old_ones_answ
 ):
     async with lend(random_model.path, 1, stages=2) as lent:
         client, _ = lent.client()
+        way = lent.pipeline()
+        await way.step(list(random_model.greedy[:8]))
         add_model(lent.data_dir, known_model.path, MODEL, stages=2, replicas=1)
         await lent.until(lambda: lent.keeper.shelf.models[MODEL].folder == known_model.path)
         await lent.until(lambda: not all(lent.holders()))
@@ -445,3 +448,7 @@ async def test_other_weights_under_a_known_name_are_loaded_and_the_old_ones_answ
         async with client:
             answer = await client.chat.completions.create(**ASK)
         assert answer.choices[0].message.content == known_model.sentence
+        with pytest.raises(WorkFault, match="forgotten"):
+            async with asyncio.timeout(15):  # an answer of the old weights waits for nobody who could go on with it
+                await way.step([random_model.greedy[8]])
+        way.close()
