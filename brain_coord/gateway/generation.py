@@ -189,6 +189,8 @@ class Generation:
 
     async def _finish_failed(self, error: ApiError) -> None:
         record, result = self.record, self.record.result
+        if result.body is not None:  # it was whole, but could not be recorded: the client gets nothing of it
+            result.answer = None
         record.outcome = "incomplete" if result.committed else "deadline" if error.code == "deadline" else "failed"
         record.error_code = error.code
         await self._keep_anyhow()

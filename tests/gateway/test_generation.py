@@ -198,6 +198,17 @@ async def test_a_whole_answer_that_cannot_be_recorded_is_an_error():
     assert json.loads(client.body)["error"]["code"] == "store_unavailable"
 
 
+async def test_of_a_whole_answer_that_could_not_be_recorded_at_once_the_receipt_says_that_nothing_was_given():
+    journal, client = Journal(failures=1), Connection()
+    target = FakeTarget("t", OK)
+    await run(target, journal, client, stream=False)
+    assert client.status == 503
+    (draft,) = journal.drafts
+    assert (draft.outcome, draft.error_code, draft.response_sha256) == ("failed", "store_unavailable", None)
+    assert draft.tokens.completion_billed is None
+    assert target.outcomes == ["completed"]
+
+
 async def test_a_bug_of_ours_is_one_clean_error_and_a_receipt():
     class Broken(FakeTarget):
         async def start(self, job):
@@ -268,7 +279,9 @@ async def test_a_receipt_that_cannot_be_written_down_is_one_clean_error_too(stre
 
     journal, client = Journal(), Connection()
     await run(Indescribable("t", STREAMED if stream else OK), journal, client, stream=stream)
-    assert journal.drafts == []
+    assert [draft.outcome for draft in journal.drafts] == (
+        [] if stream else ["failed"]
+    )  # of which it need not say that
     last = client.body.rstrip().rpartition(b"\n\n")[2]
     assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "internal"
     assert client.sent[-1]["more_body"] is False
