@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import orjson
 import typer
 
 from brain_coord.cli.rows import print_rows
@@ -52,7 +51,7 @@ def ledger(
         after = ("", 0)
         while page := page_of_receipts(connection, after=after, from_s=from_s, to_s=to_s, limit=PAGE):
             for sealed in page:
-                accounts.add(orjson.loads(sealed.body))
+                accounts.add(sealed.envelope()["body"])
             after = (page[-1].chain, page[-1].seq)
 
     def params_of(model: str) -> float | None:

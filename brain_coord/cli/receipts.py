@@ -105,10 +105,11 @@ def show(data_dir: DataDir, receipt_id: Annotated[str, typer.Argument(metavar="I
     with open_store(data_dir, write=False) as connection:
         receipt = get_receipt(connection, receipt_id)
         like = receipt_ids_like(connection, receipt_id) if receipt is None else []
-    if receipt is None:
+        envelope = None if receipt is None else receipt.envelope()
+    if envelope is None:
         hint = did_you_mean(receipt_id, like, "It may have been pruned")
         fail("no_such_receipt", f"there is no receipt {receipt_id} in this store", hint, USAGE)
-    print_json(receipt.envelope())
+    print_json(envelope)
 
 
 def _trusted(signer: Path | None, public_key: str | None) -> dict[str, bytes] | None:
@@ -208,7 +209,8 @@ def _write(receipts: Iterator[Sealed], form: Literal["jsonl", "csv", "json"], fi
         file.write(csv_head())
         file.writelines(map(csv_row, receipts))
     elif form == "jsonl":
-        file.writelines(receipt.line().decode() + "\n" for receipt in receipts)
+        # A damaged one goes out with the others: it is `verify` that names it.
+        file.writelines(receipt.line().decode(errors="replace") + "\n" for receipt in receipts)
     else:
         file.write("[")
         for number, receipt in enumerate(receipts):

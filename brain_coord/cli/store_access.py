@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from brain_coord.config.faults import ConfigError
 from brain_coord.config.file import DATABASE_URL as DATABASE_URL
 from brain_coord.config.file import database_url
+from brain_coord.receipts.chain import DamagedReceipt
 from brain_coord.receipts.signer import SignerError
 from brain_coord.store.database import make_private_dir
 from brain_coord.store.errors import StoreError, StoreUnavailable, cannot_be_used
@@ -64,6 +65,9 @@ def store_errors() -> Iterator[None]:
         yield
     except (StoreError, SignerError) as error:
         fail(error.code, error.message, error.next_step, exit_code_of(error))
+    except DamagedReceipt as error:
+        next_step = "`brain-coord receipts export` and `verify` tell what else is; restore a backup"
+        fail("receipt_damaged", f"{error} in the store", next_step)
     except UnicodeEncodeError:
         fail("not_utf8", "a part of the command line is not text in UTF-8", "Type it in UTF-8", USAGE)
 

@@ -10,7 +10,6 @@ from brain_coord.receipts.chain import Sealed
 from brain_coord.receipts.history import publish_all
 from brain_coord.store import receipt_rows, signer_keys
 from brain_coord.store.core import StoreCore
-from brain_coord.store.records import Checkpoint
 
 _EXPORTED_AT_ONCE = 500
 
@@ -76,7 +75,3 @@ class ReceiptStore(StoreCore):
     async def signers(self) -> list[dict[str, Any]]:
         """The published key history of every chain in the store (`brain_coord.receipts.history`)."""
         return publish_all(await self.read(signer_keys.list_signer_keys))
-
-    async def checkpoint(self, chain: str) -> Checkpoint | None:
-        """What is left of the pruned start of a chain."""
-        return await self.read(partial(receipt_rows.get_checkpoint, chain=chain))

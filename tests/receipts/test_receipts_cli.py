@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -180,6 +182,19 @@ def test_an_export_in_other_forms(data_dir, tmp_path):
     assert run("export", "--data-dir", data_dir, "--json", "--output", tmp_path / "list.json") == ""
     assert (tmp_path / "list.json").read_text() == listed
     assert json.loads(run("export", "--data-dir", data_dir, "--json", "--from", "2099-01-01")) == []
+
+
+def test_a_receipt_that_is_damaged_in_the_store_is_named(data_dir, tmp_path):
+    with contextlib.closing(sqlite3.connect(data_dir / "coord.db", isolation_level=None)) as store:
+        store.execute("UPDATE receipts SET body = cast(x'7b95' || substr(body, 3) AS BLOB) WHERE seq = 3")
+    exported = tmp_path / "export.jsonl"
+    assert run("export", "--data-dir", data_dir, "--output", exported) == ""
+    bad = answer(exported, code=1)["bad"]
+    assert (bad["line"], len(exported.read_text().splitlines())) == (3, 6)
+    for command in (["export", "--format", "csv"], ["show", draft(3).receipt_id]):
+        said = runner.invoke(receipts_app, [*command, "--data-dir", str(data_dir)])
+        assert said.exit_code == 78
+        assert said.stderr.startswith("error [receipt_damaged]: link 3 of chain ")
 
 
 def test_one_receipt_is_shown(data_dir, tmp_path):

@@ -2,10 +2,12 @@
 
 import random
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from brain_coord.store.receipt_rows import get_checkpoint
 from brain_coord.store.records import Outcome, Uptime
 from brain_coord.store.retention import DAY_S, OUTCOMES_DAYS, OUTCOMES_KEPT, Retention
 from tests.support.receipts import START_S, draft
@@ -58,7 +60,7 @@ async def test_receipts_are_kept_for_as_long_as_the_operator_says(open_store, ur
     assert await Retention(store, 3).tick(START_S + 10.5 * DAY_S) == 7
     left = [each.seq async for each in store.export_receipts()]
     assert left == [8, 9, 10]
-    assert (await store.checkpoint(store.chain)).seq == 7
+    assert (await store.read(partial(get_checkpoint, chain=store.chain))).seq == 7
 
 
 async def test_what_several_coordinators_share_is_pruned_by_one(open_store, url):
