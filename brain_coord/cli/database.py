@@ -90,7 +90,7 @@ def backup(
         before = os.umask(0o077)
         try:
             with (
-                closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
+                closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as live,
                 closing(sqlite3.connect(target / DATABASE_FILE)) as copy,
             ):
                 # Within one read: between two of its own a coordinator that writes makes SQLite begin anew, without end.

@@ -48,6 +48,16 @@ async def test_a_backup_of_a_running_store_goes_on_with_the_same_chain(tmp_path)
     assert found.receipts == 21
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "100%25"])
+def test_a_backup_holds_what_the_store_does_whatever_its_folder_is_called(tmp_path, name):
+    live, copy = tmp_path / name, tmp_path / "copy"
+    brain_coord("keys", "new-chain", "--data-dir", str(live))
+    assert command(live, "backup", str(copy)).returncode == 0
+    listed = [brain_coord("keys", "list", "--json", "--data-dir", str(each)).stdout for each in (live, copy)]
+    assert listed[0] == listed[1] != "[]\n"
+    assert {path.name for path in tmp_path.iterdir()} == {name, "copy"}
+
+
 def test_a_backup_ends_though_receipts_keep_coming(tmp_path):
     live, copy = tmp_path / "live", tmp_path / "copy"
     command(live, "upgrade")
