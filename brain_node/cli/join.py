@@ -14,6 +14,7 @@ import typer
 from brain_node.cli.completion import complete_model
 from brain_node.cli.errors import fail, fail_with
 from brain_node.cli.options import DataDir
+from brain_node.cli.unit import OPEN_FILES
 from brain_node.exit_codes import TEMPORARY
 from brain_node.settings import Settings, SettingsError, resolve
 
@@ -163,10 +164,15 @@ def _run(settings: Settings, *, panel: bool) -> int:
 
 
 def _raise_open_files() -> None:
-    """Have as many files open as the system lets us: a job takes two, and a shell's usual limit is 1,024."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with contextlib.suppress(OSError, ValueError):  # a system that bounds it elsewhere too
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    """Have as many files open as the jobs may need: each takes two, and a shell's usual limit is 1,024.
+
+    No more than a service has: engines inherit it, and some programs go through all that there could be.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system that bounds it elsewhere too
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _life(agent: "Agent", show: "Show | None") -> int:

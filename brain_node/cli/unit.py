@@ -7,6 +7,8 @@ from typing import Final
 from brain_node.exit_codes import PERMANENT
 
 UNIT_NAME: Final = "brain-node.service"
+OPEN_FILES: Final = 65536
+"""What a node with the most slots needs, many times over."""
 _STOP_MARGIN_S: Final = 30
 """Time for the engines to end, after the streams had theirs."""
 
@@ -29,7 +31,7 @@ RestartPreventExitStatus={permanent}
 # The agent ends its engines itself, in order; what is left after the limit is killed with it.
 KillMode=mixed
 TimeoutStopSec={stop_s}
-LimitNOFILE=65536
+LimitNOFILE={open_files}
 # A core file would hold the node's key and prompts, and of an engine tens of gigabytes.
 LimitCORE=0
 """
@@ -101,6 +103,7 @@ def unit_text(spec: UnitSpec) -> str:
     head = _HEAD.format(
         command=" ".join(_quoted(word) for word in words),
         permanent=" ".join(map(str, PERMANENT)),
+        open_files=OPEN_FILES,
         stop_s=int(spec.drain_timeout_s) + _STOP_MARGIN_S,
     )
     credential = _CREDENTIALS.format(path=spec.token_file.replace("%", "%%")) if spec.token_file else ""
