@@ -98,6 +98,13 @@ def test_the_usage_chunk_that_nobody_asked_for_is_held_back_and_counts():
     assert run.answer.usage.completion == 1
 
 
+@pytest.mark.parametrize("marker", [b"data:[DONE]\n\n", b"data: [DONE] \n\n", b"event: done\ndata: [DONE]\r\n\r\n"])
+def test_the_end_marker_is_known_however_it_is_written(marker):
+    run = Run().feed(chunk("a"), marker)
+    assert run.end() == chunk("a") + marker
+    assert run.passage.whole
+
+
 @pytest.mark.case("C-09")
 @pytest.mark.parametrize(
     "delta",

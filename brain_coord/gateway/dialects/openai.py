@@ -112,7 +112,7 @@ class OpenAI:
 
     def read(self, data: bytes) -> Seen:
         """A chunk, or the end marker."""
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):
             return DONE
         event = json_object(data)
         return NOT_JSON if event is None else _read_event(event)

@@ -66,7 +66,7 @@ class Responses:
 
     def read(self, data: bytes) -> Seen:
         """Every `….delta` is output; the rest frames it."""
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):
             return DONE
         event = json_object(data)
         if event is None:
