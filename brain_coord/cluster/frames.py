@@ -12,6 +12,9 @@ import orjson
 HEAD: Final = b"H"
 DATA: Final = b"D"
 END: Final = b"E"
+FRAMES: Final = "application/vnd.brain.frames"
+"""The type of such a body."""
+
 MOST_BYTES: Final = 64 * 1024 * 1024
 
 

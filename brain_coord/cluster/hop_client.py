@@ -16,6 +16,9 @@ from brain_coord.gateway.http import RequestHeaders
 JOB_PATH: Final = "/cluster/v1/job"
 EVENT_PATH: Final = "/cluster/v1/event"
 ALIVE_PATH: Final = "/cluster/v1/alive"
+ALIVE: Final = b"{}"
+"""What a coordinator answers there, unlike a server that has an answer to everything."""
+
 SLOT_PATH: Final = "/cluster/v1/slot"
 PROOF: Final = "x-brain-cluster"
 
@@ -98,7 +101,7 @@ class HopClient:
         """Whether a coordinator is at its address, and takes what we send."""
         try:
             async with asyncio.timeout(ALIVE_S), await self.post(to, address, ALIVE_PATH, b"", {}) as response:
-                return response.status == 200
+                return response.status == 200 and await response.read() == ALIVE
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 

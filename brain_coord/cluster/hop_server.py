@@ -14,8 +14,8 @@ import structlog
 from brain_coord.classes.node_target import NodeTarget
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Exchange, JobSpec, ReplyHead, TargetFault, Waiting
-from brain_coord.cluster.frames import DATA, END, HEAD, frame, told
-from brain_coord.cluster.hop_client import ALIVE_PATH, EVENT_PATH, EVENT_S, JOB_PATH, proof_of
+from brain_coord.cluster.frames import DATA, END, FRAMES, HEAD, frame, told
+from brain_coord.cluster.hop_client import ALIVE, ALIVE_PATH, EVENT_PATH, EVENT_S, JOB_PATH, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs, same_body
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
@@ -131,7 +131,7 @@ class HopServer:
             if path == JOB_PATH and claims.keys() >= JOB_CLAIMS and claims["route"] in DIALECTS:
                 await self._watched(claims, body, connection, receive, send)
             elif path == ALIVE_PATH:
-                await send_json(connection, 200, b"{}", b"")
+                await send_json(connection, 200, ALIVE, b"")
             elif path == EVENT_PATH:
                 self._event(orjson.loads(body))
                 await send_json(connection, 200, b"{}", b"")
@@ -312,7 +312,7 @@ class HopServer:
         return self.registry.lessons.lag.stalled_s(since - EVENT_S, monotonic()) > STOOD_STILL_S
 
 
-_FRAMES: Final = (b"content-type", b"application/vnd.brain.frames")
+_FRAMES: Final = (b"content-type", FRAMES.encode())
 
 
 def _no_slot(message: str) -> TargetFault:

@@ -13,7 +13,7 @@ from brain_coord.classes.health import TargetHealth
 from brain_coord.classes.prices import Prices, by_ask
 from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import JobSpec, ReplyHead, Take, TargetFault, hand_on
-from brain_coord.cluster.frames import DATA, END, HEAD, BadFrame, FrameReader
+from brain_coord.cluster.frames import DATA, END, FRAMES, HEAD, BadFrame, FrameReader
 from brain_coord.fleet.node import Elsewhere, Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.measure.speed import StreamSample
@@ -21,8 +21,8 @@ from brain_coord.routing.vocabulary import ResourceClass
 
 TRAILER_S: Final = 1.0
 
-NOT_THERE: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405})
-"""Whoever answers so is another coordinator, a proxy, or takes our proof for a stranger's; it never looks at the job."""
+NOT_OURS: Final = frozenset({403, 404})
+"""A coordinator that answers so takes our proof for a stranger's, or is of another version; it never looks at a job."""
 
 
 class Hops(Protocol):
@@ -111,7 +111,7 @@ class RemoteTarget:
         response: aiohttp.ClientResponse | None = None
         try:
             response = await self._hops.job(where, job.body, claims)
-            if response.status != 200:
+            if response.status != 200 or response.headers.get("content-type") != FRAMES:
                 raise await self._refusal(response)
         except BaseException as error:
             self._counts(-1)
@@ -131,14 +131,17 @@ class RemoteTarget:
         self._registry.runs_elsewhere(self._node, where, others=where.others, own=where.own + step)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> TargetFault:
+        status = response.status
         try:
             said = orjson.loads(await response.read())
             fault = TargetFault(said["cause"], said["message"], ran=said["ran"], blame=said["blame"])
+            there = status not in NOT_OURS
         except (ValueError, KeyError, TypeError):
-            fault = TargetFault("replica_away", f"its coordinator answered {response.status}", ran=False, blame=False)
-        if response.status in NOT_THERE:
+            fault = TargetFault("replica_away", f"its coordinator answered {status}", ran=False, blame=False)
+            there = False  # a proxy, a coordinator that takes no more connections, or somebody else
+        if not there:
             # So it would for each of its nodes, and a request would ask for one after the other.
-            self._hops.unreachable(self._where.replica, f"HTTP {response.status} at its address: {fault}")
+            self._hops.unreachable(self._where.replica, f"HTTP {status} at its address: {fault}")
         return fault
 
     def details(self) -> Mapping[str, Any]:
