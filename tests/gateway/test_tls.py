@@ -1,5 +1,6 @@
 """What a stranger may cost before TLS and behind it, shown on the true server."""
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -11,6 +12,7 @@ from websockets.asyncio.client import connect
 from tests.support.certificates import PrivateCa
 from tests.support.configured import Configured
 from tests.support.eventually import eventually
+from tests.support.fake_openai import FakeOpenAi, silence
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
 CLOSE = b"connection: close\r\n\r\n"
@@ -110,6 +112,23 @@ async def test_a_newcomer_gets_the_place_of_the_one_that_is_idle_for_longest(coo
             newcomer.sendall(GET + CLOSE)
             assert b" 200 " in answer(newcomer)
         assert ended(idle[0])
+
+
+async def test_while_all_connections_work_one_more_is_turned_away_before_it_shakes_hands(coordinator, trust):
+    async with FakeOpenAi("m", script=silence) as server:
+        settings = SETTINGS.format(pem=trust[1])
+        coordinator.reload(settings, server.toml("external", "busy", probe_s=0))
+        async with coordinator.http(verify=trust[0]) as http:
+            body = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+            working = [asyncio.create_task(http.post("/v1/chat/completions", json=body)) for _ in range(12)]
+            await eventually(lambda: server.running == 12)
+            with plain(coordinator) as line:
+                assert await asyncio.to_thread(ended, line)
+            assert server.running == 12
+            for task in working:
+                task.cancel()
+            await eventually(lambda: server.running == 0)
+            assert (await http.get("/healthz")).status_code == 200
 
 
 async def test_a_node_links_over_it(coordinator, trust):
