@@ -1,4 +1,4 @@
-"""How every bench begins and ends: with the tests' packages, with arguments that are right, and with no process left behind.
+"""How the benches and `scripts/cluster_demo` begin and end: with what they need, right arguments, and no process left behind.
 
 Nothing is imported here that Python does not bring.
 """
@@ -6,6 +6,7 @@ Nothing is imported here that Python does not bring.
 import argparse
 import math
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -24,6 +25,13 @@ def with_packages() -> None:
         sys.exit(
             f"{Path(sys.argv[0]).name} needs the packages of the tests\n  next: ./scripts/test fast (it makes .venv)"
         )
+
+
+def with_servers() -> None:
+    """Leave where PostgreSQL or Redis is missing."""
+    redis = shutil.which("redis-server") or shutil.which("valkey-server")
+    if redis is None or not list(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+        sys.exit("PostgreSQL and Redis are needed\n  next: apt-get install postgresql redis-server")
 
 
 def run(main: Callable[[], int]) -> None:

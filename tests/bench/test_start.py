@@ -70,7 +70,9 @@ def words_of(process: psutil.Process) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-@pytest.mark.parametrize("words", [("run", "--systems", "ours"), ("fleet", "--nodes", "3"), ("cluster",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("run", "--systems", "ours"), ("fleet", "--nodes", "3"), ("cluster",), ("../cluster_demo",)], ids=" ".join
+)
 def test_whoever_stops_a_bench_finds_nothing_left_of_it(words, number, folder):
     command = [sys.executable, str(BENCH / words[0]), *words[1:]]
     bench = subprocess.Popen(
