@@ -91,9 +91,14 @@ def main() -> None:
     completing = "_BRAIN_COORD_COMPLETE" in os.environ
     try:
         build([wanted] if wanted in COMMANDS and not completing else COMMANDS)()
-    except PermissionError as error:
-        # What no command expects: a data folder or file that belongs to somebody else.
+    except OSError as error:
+        # What no command expects: a file or folder that belongs to somebody else, a full disk under its output.
+        from brain_coord.cli.store_access import CONFIG, TEMPORARY
+
         place = f": {error.filename}" if error.filename else ""
-        step = "run it as the user that the coordinator runs as, or with sudo"
-        sys.stderr.write(f"error [system]: {error.strerror}{place}\n  next: {step}\n")
-        sys.exit(78)
+        theirs = isinstance(error, PermissionError)
+        step = (
+            "run it as the user that the coordinator runs as, or with sudo" if theirs else "mend that, and run it again"
+        )
+        sys.stderr.write(f"error [system]: {error.strerror or error}{place}\n  next: {step}\n")
+        sys.exit(CONFIG if theirs else TEMPORARY)

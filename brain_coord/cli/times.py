@@ -17,7 +17,7 @@ def seconds_of(text: str) -> float:
     """
     match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text.strip().lower())
     if match is None:
-        raise typer.BadParameter("give a number and a unit, such as 90s, 30m, 12h, 7d or 2w")
+        raise typer.BadParameter(f"`{text}` is no duration: give a number and a unit, such as 90s, 30m, 12h, 7d or 2w")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -1,6 +1,7 @@
 """What no command expects is told in one line with the next step."""
 
 import errno
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from brain_coord.admin import ask
 from brain_coord.cli import main
-from brain_node.exit_codes import CONFIG
+from brain_node.exit_codes import CONFIG, TEMPORARY
 
 
 def refuse(*_: object) -> None:
@@ -31,3 +32,12 @@ def test_a_running_coordinator_of_somebody_else_is_not_taken_for_a_broken_one(mo
     monkeypatch.setattr("brain_coord.admin.connect_private", refuse)
     with pytest.raises(PermissionError):
         ask(tmp_path, "status")
+
+
+def test_an_answer_that_finds_no_room_is_no_traceback():
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "brain_coord", "schema"]
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == TEMPORARY
+    assert ended.stderr.startswith("error [system]: No space left on device\n  next: ")
+    assert "Traceback" not in ended.stderr
