@@ -70,6 +70,12 @@ class StageKeeper:
         self._used.subtract((tab.tab_id, stage.name) for stage in stages)
         self._used += Counter()
 
+    def unable(self, tab: Tab, stages: Iterable[Stage]) -> None:
+        """It made nothing of these that could be used: they are for others, else every answer would first come to it."""
+        for stage in stages:
+            self._retire(tab, stage.name)
+            self.comparisons.suspend(tab, stage.name, RETRY_S)
+
     # --- who holds what ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -178,10 +184,10 @@ class StageKeeper:
         session = tab.session
         try:
             await self.tabs.tell(tab, "loading", f"loads {stage.name}")
-            said = await self.desk.load(tab, model, stage)
+            cached = await self.desk.load(tab, model, stage)
             if tab.session is not session:
                 return
-            log.info("stage loaded", tab=tab.tab_id, stage=stage.name, cached_bytes=said.get("cached"))
+            log.info("stage loaded", tab=tab.tab_id, stage=stage.name, cached_bytes=cached)
             if self._offered.get(stage.name) != stage:  # meanwhile
                 await self.desk.drop(tab, [stage.name], None)
                 return

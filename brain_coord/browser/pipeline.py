@@ -199,12 +199,12 @@ class Pipeline:
             tally, given = self.tally.setdefault(hop.tab.tab_id, HopTally()), hidden
             if hop.tab.strikes.holds(monotonic()) is not None:
                 caught = WorkFault("caught", "the tab was caught at a wrong answer meanwhile", blame=False)
-                raise HopLost(hop.tab, hop.session, caught)
+                raise HopLost(hop, caught)
             try:
                 data, elapsed_s = await self.keeper.desk.run(hop.tab, self.model, hop.stages, span, hidden, held=True)
                 made = self._made(hop, span, data)
             except WorkFault as fault:
-                raise HopLost(hop.tab, hop.session, fault) from None
+                raise HopLost(hop, fault) from None
             tally.jobs += 1
             tally.sent_bytes += given.nbytes
             tally.received_bytes += len(data)
@@ -242,13 +242,17 @@ class Pipeline:
 
     async def _move(self, fault: WorkFault) -> None:
         """Find another way, waiting a while for somebody to take what was lost."""
-        if not isinstance(fault, HopLost) or len(self.moves) >= MOST_MOVES:
+        if not isinstance(fault, HopLost):
             raise fault
-        lost = fault.tab
+        lost = fault.hop.tab
         if fault.cause != "cache_lost":
-            self._lost.add(fault.session)
+            self._lost.add(fault.hop.session)
         if fault.blame:
             self.tabs.outcome(lost, "timed_out" if fault.cause == "timeout" else "failed", detail=fault.cause)
+            if fault.cause != "tab_lost":
+                self.keeper.unable(lost, fault.hop.stages)
+        if len(self.moves) >= MOST_MOVES:
+            raise fault
         log.warning("stage moves", model=self.model.model_id, tab=lost.tab_id, cause=fault.cause)
         self._check = None  # it lost what it had kept
         self.moves.append({"tab": lost.tab_id, "cause": fault.cause, "after_tokens": len(self.tokens)})
@@ -300,10 +304,9 @@ class Pipeline:
 class HopLost(WorkFault):
     """A tab on the way did not do its part."""
 
-    def __init__(self, tab: Tab, session: str, fault: WorkFault) -> None:
+    def __init__(self, hop: Hop, fault: WorkFault) -> None:
         super().__init__(fault.cause, str(fault), blame=fault.blame)
-        self.tab = tab
-        self.session = session
+        self.hop = hop
 
 
 def decide_stage(tabs: Tabs, stage: Stage, request: NodeRequest, lost: Collection[str] = ()) -> NodeDecision:

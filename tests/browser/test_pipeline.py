@@ -14,9 +14,10 @@ from brain_coord.browser.holders import StageKeeper
 from brain_coord.browser.jobs import Dispatcher
 from brain_coord.browser.offer import CHAT_PATH, BrowserOffer
 from brain_coord.browser.pipeline import Pipeline
+from brain_coord.browser.stage_work import StageDesk
 from brain_coord.browser.tab import Tab
 from brain_coord.browser.tabs import Tabs
-from brain_coord.browser.work import WorkFault
+from brain_coord.browser.work import Reply, WorkFault, packed
 from brain_coord.classes.backend import Query
 from brain_coord.classes.browser import BrowserClass
 from brain_coord.classes.samples import ClassSamples
@@ -92,6 +93,20 @@ async def test_numbers_that_are_none_move_the_stage_and_count_against_their_tab_
     assert failures(liar) == ["wrong_result"]
     assert not any(failures(other) for other in others)
     assert [tab.active for tab in tabs.online] == [0, 1, 1]
+    assert (liar.stages, [len(other.stages) for other in others]) == (set(), [1, 2]), (
+        "the next answer asks others first"
+    )
+    given = first if place == "first" else last
+    assert pipeline.keeper.comparisons.suspended(liar, given.name), "and it is not given the same again at once"
+
+
+@pytest.mark.parametrize(("said", "taken"), [(123, 123), ("\x1b[31mred", None), (None, None), (True, None), ([], None)])
+async def test_what_a_tab_says_of_its_cache_is_a_number_or_nothing(tabs, model, monkeypatch, said, taken):
+    async def run_job(*_, **__):
+        return Reply(200, packed({"cached": said}), 0.1)
+
+    monkeypatch.setattr("brain_coord.browser.stage_work.run_job", run_job)
+    assert await StageDesk(tabs).load(lending(tabs, "A", []), model, model.stages[0]) == taken
 
 
 async def test_without_another_tab_the_answer_ends_and_says_why(tabs, model, monkeypatch):
