@@ -45,7 +45,7 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
         name="brain-coord",
         no_args_is_help=True,
         rich_markup_mode=None,  # boxes break names in narrow terminals and show Python's types
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["--help", "-h"]},
         pretty_exceptions_enable=False,
         help="Route OpenAI requests to Brain Nodes and other targets; measure, explain and sign.",
     )

@@ -14,7 +14,7 @@ app = typer.Typer(
     name="brain-node",
     no_args_is_help=True,
     rich_markup_mode=None,  # boxes break names in narrow terminals and show Python's types
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     help="Lend this machine's GPUs to a coordinator.",
 )
