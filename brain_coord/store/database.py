@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +127,22 @@ def _sqlite(path: Path, timeout_s: float, size: int, begin: str = "BEGIN") -> En
 def _postgres_url(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         parsed = None
-    if parsed is None or parsed.get_backend_name() not in ("postgresql", "postgres"):
-        raise StoreError(
-            "database_url",
-            "the database URL is not understood",
-            "Give one of the form postgresql://user@host/name, or none for SQLite in the data directory",
-        )
+    # An @ that was left as it is in the password would make its end a host, which errors name and /readyz shows.
+    if parsed is None or parsed.get_backend_name() not in ("postgresql", "postgres") or "@" in (parsed.host or ""):
+        raise _not_understood()
     return parsed.set(drivername="postgresql+psycopg")
+
+
+def _not_understood() -> StoreError:
+    """Without a word of the URL: what is wrong with it may be a piece of the password."""
+    return StoreError(
+        "database_url",
+        "the database URL is not understood",
+        "Give one of the form postgresql://user:password@host/name, with %40 for an @ in the password and %25 for a %, "
+        "or none for SQLite in the data directory",
+    )
 
 
 def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
@@ -159,6 +167,13 @@ def _postgres(url: URL, timeout_s: float, size: int) -> Engine:
             "the PostgreSQL driver is not installed",
             "Install it with: pip install 'brain-node[coord,postgres]'",
         ) from None
+
+    _, options = engine.dialect.create_connect_args(url)
+    options.pop("context", None)  # the dialect's own
+    try:
+        import_module("psycopg.conninfo").make_conninfo(**options)
+    except engine.dialect.loaded_dbapi.ProgrammingError:  # an option that there is not
+        raise _not_understood() from None
 
     @event.listens_for(engine, "handle_error")
     def refused(context: ExceptionContext) -> None:

@@ -168,7 +168,18 @@ async def test_a_server_that_is_not_there_is_an_error_at_the_start(open_store, t
     assert error.value.code == "database_down"
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "", "sqlite:///x.db"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://x/y",
+        "nonsense",
+        "",
+        "sqlite:///x.db",
+        "postgresql://u:in@secret@h/n",
+        "postgresql://u:secret@h:port/n",
+        "postgresql://u@h/n?secret=1",
+    ],
+)
 def test_a_url_of_another_kind_is_an_error_that_does_not_repeat_it(tmp_path, url):
     with pytest.raises(StoreError) as error:
         open_database(tmp_path, url or "://secret")
