@@ -169,4 +169,5 @@ def _median(values: Floats) -> float | None:
     if count % 2:
         return float(np.partition(values, upper)[upper])
     parts = np.partition(values, (upper - 1, upper))
-    return float(parts[upper - 1]) / 2 + float(parts[upper]) / 2
+    lower = float(parts[upper - 1])
+    return max(lower, lower / 2 + float(parts[upper]) / 2)

@@ -132,8 +132,8 @@ def _median(ordered: Sequence[float]) -> float | None:
     upper = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[upper]
-    # Halved before the sum: two huge finite values must not add up to infinity.
-    return ordered[upper - 1] / 2 + ordered[upper] / 2
+    # Halved before the sum: two huge finite values must not add up to infinity. Half of the least there is would be 0.
+    return max(ordered[upper - 1], ordered[upper - 1] / 2 + ordered[upper] / 2)
 
 
 def _unit(value: float) -> float:

@@ -305,3 +305,10 @@ def test_a_figure_that_cannot_be_a_measurement_counts_as_unknown(broken):
     good = a_node("B")
     assert score_of(bad, good)[1:] == score_of(unknown, good)[1:]
     assert score_of(good, bad)[1:] == score_of(good, unknown)[1:]
+
+
+@pytest.mark.parametrize("rtt_ms", [0.0, 5e-324, 1e308])
+def test_of_two_equal_round_trips_both_are_at_the_median_however_small_or_large(rtt_ms):
+    decision = decide_node(ANY, NEED, [a_node("A", rtt_ms=rtt_ms), a_node("B", rtt_ms=rtt_ms)])
+    assert decision.pool.median_rtt_ms == rtt_ms
+    assert [score.latency for score in decision.ranked] == [0.3 if rtt_ms > 300 else 1.0] * 2
