@@ -208,10 +208,11 @@ def test_the_example_documents_every_key_and_shows_the_defaults(tmp_path):
 
     # With every line taken in, each default is the default of the code, and nothing is left out.
     taken = re.sub(r"(?m)^#(?=[a-z\[\"])", "", text)
-    for name in ("fullchain.pem", "privkey.pem", "private-ca.pem", "database-url", "rack-1.key", "catalog.toml"):
+    for name in ("fullchain.pem", "privkey.pem", "private-ca.pem", "rack-1.key", "catalog.toml"):
         taken = taken.replace(f'"{name}"', json.dumps(str(tmp_path / name)))
         (tmp_path / name).write_text("x")
-    for name, content in (("cluster-url", "redis://127.0.0.1/0"), ("cluster-secret", "s" * 32)):
+    urls = {"database-url": "postgresql://h/n", "cluster-url": "redis://127.0.0.1/0"}
+    for name, content in {**urls, "cluster-secret": "s" * 32}.items():
         taken = taken.replace(f'"{name}"', json.dumps(str(tmp_path / name)))
         (tmp_path / name).write_text(content)
     taken = re.sub(r"(?m)^(ca_file|tls_cert|tls_key).*\n", "", taken)
@@ -263,6 +264,18 @@ def test_check_config_tells_faults_on_a_line_each_and_exits_with_the_config_code
         "message": "must be at least 1 (is 0)",
         "allowed": [],
     }
+
+
+def test_a_database_url_that_cannot_be_read_is_a_fault_of_where_it_came_from(tmp_path):
+    (tmp_path / "url").write_text("postgresql://u:in@secret@h/n")
+    for text, environ, source in (
+        ("[store]\nurl_file = 'url'", {}, "[store] url_file: "),
+        ("", {"BRAIN_COORD_DATABASE_URL": "postgresql://u:secret@h:port/n"}, "environment BRAIN_COORD_DATABASE_URL: "),
+    ):
+        with pytest.raises(ConfigError) as error:
+            read(tmp_path, text, environ)
+        assert source + "the database URL is not understood" in error.value.message
+        assert "secret" not in error.value.message
 
 
 def test_check_config_takes_the_file_that_serve_would(tmp_path):

@@ -15,7 +15,7 @@ from brain_coord.classes.upstream_http import HTTP_PROXIES, proxy_of
 from brain_coord.cluster.secret import LEAST_CHARS, ClusterSecret
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.config.faults import ConfigError, Fault, Where, split
-from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL
+from brain_coord.config.file import CLUSTER_SECRET, CLUSTER_URL, DATABASE_URL
 from brain_coord.config.server_tables import ClusterTable, Tracing
 from brain_coord.config.tables import Config
 from brain_coord.config.upstream_tables import UpstreamTable
@@ -29,6 +29,8 @@ from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.probes.pace import ProbeSettings
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.settings import Settings, TracingSettings
+from brain_coord.store.database import postgres_url
+from brain_coord.store.errors import StoreError
 from brain_coord.store.store import StoreOptions
 from brain_node.contract.secret_file import read_private
 
@@ -156,6 +158,16 @@ class _Builder:
             self.fault(where, f"{path} holds no certificate (PEM)")
             return None
 
+    def check_store(self, url: str, *, from_environment: bool) -> None:
+        """The database's URL must be one, wherever it comes from."""
+        try:
+            postgres_url(url)
+        except StoreError as error:
+            if from_environment:
+                self.faults.append(Fault(f"environment {DATABASE_URL}", None, None, error.message))
+            else:
+                self.fault(("store", "url_file"), error.message)
+
     def check_pair(self, cert: Path | None, key: Path | None) -> None:
         """Certificate and key must be usable now, not at the first connection."""
         if cert is None or key is None or not (cert.is_file() and key.is_file()):
@@ -207,6 +219,8 @@ def settings_of(
     """
     builder = _Builder(folder, environ, source_of)
     url = store_url or builder.secret(("store", "url_file"), config.store.url_file)
+    if url is not None:
+        builder.check_store(url, from_environment=store_url is not None)
     server, limits, deadlines, join = config.server, config.limits, config.deadlines, config.join
     if store_url is not None and config.store.url_file is not None:
         builder.warnings.append("the database's URL of the environment is used, not that of [store] url_file")

@@ -57,7 +57,7 @@ def open_database(data_dir: Path, url: str | None = None, *, timeout_s: float = 
         return Database(
             _sqlite(path, timeout_s, 1, begin="BEGIN IMMEDIATE"), _sqlite(path, timeout_s, readers), embedded=True
         )
-    parsed = _postgres_url(url)
+    parsed = postgres_url(url)
     return Database(_postgres(parsed, timeout_s, 1), _postgres(parsed, timeout_s, readers), embedded=False)
 
 
@@ -124,7 +124,12 @@ def _sqlite(path: Path, timeout_s: float, size: int, begin: str = "BEGIN") -> En
     return engine
 
 
-def _postgres_url(url: str) -> URL:
+def postgres_url(url: str) -> URL:
+    """A URL as it is connected to.
+
+    Raises:
+        StoreError: `database_url`.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
