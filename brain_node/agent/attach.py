@@ -144,15 +144,18 @@ class AttachSource:
 
     async def _check(self, http: aiohttp.ClientSession) -> None:
         try:
-            async with http.get(self._base + "/v1/models") as response:
+            # Jobs follow no redirect: what stands behind one is not what they would reach.
+            async with http.get(self._base + "/v1/models", allow_redirects=False) as response:
                 listed = orjson.loads(await whole_answer(response)) if response.status == 200 else None
-                status = response.status
+                status, elsewhere = response.status, response.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._missed(_cause_of(error))
             return
         names = _listed(listed)
         if names is None:
             hint = ": set BRAIN_NODE_ENGINE_KEY" if status in (401, 403) else ""
+            if 300 <= status < 400 and elsewhere:
+                hint = f", a redirect to {one_line(elsewhere)}: give the address that it leads to"
             self._missed(f"the server answers /v1/models with HTTP {status}{hint}")
             return
         if self._version is None:
@@ -196,7 +199,7 @@ def _listed(body: Any) -> dict[str, int | None] | None:
 
 async def _version(http: aiohttp.ClientSession, base: str) -> str | None:
     try:
-        async with http.get(base + "/version") as response:
+        async with http.get(base + "/version", allow_redirects=False) as response:
             body = orjson.loads(await whole_answer(response)) if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return None

@@ -33,7 +33,7 @@ class TokenRate:
 async def generated_tokens(http: aiohttp.ClientSession, base_url: str) -> float | None:
     """All tokens an engine has made since its start, or `None` when it does not say."""
     try:
-        async with http.get(base_url + "/metrics", timeout=_TIMEOUT) as response:
+        async with http.get(base_url + "/metrics", timeout=_TIMEOUT, allow_redirects=False) as response:
             text = await whole_answer(response)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None

@@ -51,7 +51,7 @@ class ProbeResult:
 
 
 class EngineProbe:
-    """Asks one engine."""
+    """Asks one engine; like a job it follows no redirect."""
 
     def __init__(self, port: int, api_key: str, model_id: str, timeout_s: float, host: str = HOST) -> None:
         self._base = f"http://{host}:{port}"
@@ -82,7 +82,11 @@ class EngineProbe:
         try:
             timeout = aiohttp.ClientTimeout(total=limit_s)
             async with self._session.post(
-                f"{self._base}/v1/completions", json=body, headers=self._headers, timeout=timeout
+                f"{self._base}/v1/completions",
+                json=body,
+                headers=self._headers,
+                timeout=timeout,
+                allow_redirects=False,
             ) as answer:
                 text = await whole_answer(answer)
                 if answer.status >= 500:
@@ -96,7 +100,9 @@ class EngineProbe:
     async def _get(self, path: str) -> bytes | None:
         try:
             timeout = aiohttp.ClientTimeout(total=self._timeout_s)
-            async with self._session.get(f"{self._base}{path}", headers=self._headers, timeout=timeout) as answer:
+            async with self._session.get(
+                f"{self._base}{path}", headers=self._headers, timeout=timeout, allow_redirects=False
+            ) as answer:
                 return await whole_answer(answer) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError):
             return None

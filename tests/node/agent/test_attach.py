@@ -96,6 +96,24 @@ async def test_rubbish_is_told_as_such_and_the_next_look_is_as_good_as_ever(rubb
         await source.stop()
 
 
+async def test_a_server_behind_a_redirect_is_not_ready_as_no_job_would_reach_it():
+    async with FakeEngine() as engine:
+
+        async def answer(_: bytes, writer: asyncio.StreamWriter) -> bool:
+            writer.write(f"HTTP/1.1 308 X\r\nlocation: {engine.url}/v1/models\r\ncontent-length: 0\r\n\r\n".encode())
+            return False
+
+        async with ScriptedServer(answer) as server:
+            source = AttachSource(server.url, {MODEL: engine.models[0]})
+            await source.start(lambda: None)
+            await eventually(lambda: source.claims()[0].cause != "not checked yet")
+            assert source.claims()[0].cause.endswith(
+                f"a redirect to {engine.url}/v1/models: give the address that it leads to"
+            )
+            assert not source.offers()
+            await source.stop()
+
+
 async def test_a_name_that_does_not_exist_is_not_taken_for_a_server_that_is_down():
     source = AttachSource("http://no-such-host.invalid:8000", {MODEL: "served-name"})
     await source.start(lambda: None)
