@@ -43,9 +43,8 @@ def read_large(body: bytes, dialect: Dialect) -> tuple[dict[str, Any], int]:
             short[each.name] = _loads(body[each.value : each.end])
             continue
         short[each.name] = _STAND_IN
-        if body.startswith(
-            b"[", each.value
-        ):  # every form has its texts in one list, and counts them element by element
+        # Every form has its texts in one list, and counts them element by element.
+        if body.startswith(b"[", each.value):
             for some in _elements(scan, each.value, None):
                 text_bytes += dialect.text_bytes_of({each.name: some})
     return short, text_bytes + dialect.text_bytes_of(short)

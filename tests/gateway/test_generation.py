@@ -279,9 +279,8 @@ async def test_a_receipt_that_cannot_be_written_down_is_one_clean_error_too(stre
 
     journal, client = Journal(), Connection()
     await run(Indescribable("t", STREAMED if stream else OK), journal, client, stream=stream)
-    assert [draft.outcome for draft in journal.drafts] == (
-        [] if stream else ["failed"]
-    )  # of which it need not say that
+    written = [] if stream else ["failed"]  # of which it need not say that
+    assert [draft.outcome for draft in journal.drafts] == written
     last = client.body.rstrip().rpartition(b"\n\n")[2]
     assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "internal"
     assert client.sent[-1]["more_body"] is False
