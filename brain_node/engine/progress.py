@@ -31,19 +31,6 @@ class Progress(Protocol):
         """Something worth a line of its own."""
 
 
-class SilentProgress(Progress):
-    """Shows nothing."""
-
-    @override
-    def step(self, number: int, total: int, text: str) -> None: ...
-    @override
-    def tick(self, elapsed_s: float, detail: str) -> None: ...
-    @override
-    def done(self, elapsed_s: float, note: str) -> None: ...
-    @override
-    def note(self, text: str) -> None: ...
-
-
 class PlainProgress(Progress):
     """Plain lines, for pipes, journals and CI."""
 

@@ -31,7 +31,7 @@ from brain_node.engine.environments import (
 from brain_node.engine.errors import InstallError
 from brain_node.engine.install import InstallOptions, install_engine, plan_install
 from brain_node.engine.install_program import Finished, install_environment, run_program
-from brain_node.engine.progress import PlainProgress, SilentProgress
+from brain_node.engine.progress import PlainProgress
 from brain_node.engine.requirements import CPU_TORCH, requirement_list
 
 Call = namedtuple("Call", "argv env")
@@ -81,7 +81,7 @@ def options(tmp_path) -> InstallOptions:
 
 
 def run(options: InstallOptions):
-    return install_engine(options, SilentProgress())
+    return install_engine(options, PlainProgress(io.StringIO()))
 
 
 def test_a_whole_install_counts_and_a_second_one_is_instant(pip, options):

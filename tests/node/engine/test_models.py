@@ -1,6 +1,7 @@
 """The small model that needs no hub, made through scripted programs and once for real; and the known-text checkpoint."""
 
 import hashlib
+import io
 import json
 import zipfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ from brain_node.engine.environments import EngineEnv, Flavour
 from brain_node.engine.errors import ModelBuildError
 from brain_node.engine.install_program import Finished
 from brain_node.engine.models import smollm2
-from brain_node.engine.progress import SilentProgress
+from brain_node.engine.progress import PlainProgress
 from brain_node.engine.spec import EngineSpec, vllm_program
 from brain_node.engine.states import State
 from brain_node.engine.supervisor import EngineSupervisor
@@ -50,7 +51,7 @@ def programs(monkeypatch):
 
 
 def fetch(target: Path):
-    return smollm2.fetch_smollm2(ENV, target, SilentProgress())
+    return smollm2.fetch_smollm2(ENV, target, PlainProgress(io.StringIO()))
 
 
 def test_a_model_is_made_once_and_then_found_at_once(programs, tmp_path):
