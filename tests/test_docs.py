@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import brain_coord.cli
 import brain_coord.cli.shapes
@@ -167,8 +168,13 @@ def test_every_help_says_what_to_write_and_cuts_no_sentence(program: str, app: t
     for name, text in helps(program, typer.main.get_command(app)):
         _, _, options = text.partition("\nOptions:\n")
         options, _, commands = options.partition("\nCommands:\n")
-        assert not re.search(r"<(?![a-z]+\||=)", options), (
-            name
-        )  # as Python's types stand; so do only choices and bounds
+        as_a_type = re.search(r"<(?![a-z]+\||=)", options)  # choices and bounds stand so too
+        assert not as_a_type, name
         assert "..." not in commands, name
         assert max(map(len, text.splitlines())) <= 80, name
+
+
+@pytest.mark.parametrize("app", [brain_node.cli.app, brain_coord.cli.app])
+def test_both_programs_say_their_version_as_a_command_and_as_an_option(app: typer.Typer):
+    said = [CliRunner().invoke(app, [asked]) for asked in ("version", "--version")]
+    assert [(each.exit_code, each.stdout) for each in said] == [(0, f"{brain_node.__version__}\n")] * 2

@@ -8,9 +8,11 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+
+from brain_coord import __version__
 
 COMMANDS: Final = {
     "serve": ("serve", "serve_command"),
@@ -60,7 +62,18 @@ def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _any_command(context: typer.Context) -> None:
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+AskVersion = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+]
+
+
+def _any_command(context: typer.Context, *, _version: AskVersion = False) -> None:
     # Imported only where a variable may be meant for us: the tables of the configuration take a while to load.
     if context.invoked_subcommand in _TELL_THEMSELVES or not any(_may_be_stray(name) for name in os.environ):
         return

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -22,8 +23,19 @@ _TELL_THEMSELVES = ("join", "doctor", "service")
 """Commands that show what is odd about the settings in their own way."""
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+AskVersion = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+]
+
+
 @app.callback()
-def _any_command(context: typer.Context) -> None:
+def _any_command(context: typer.Context, *, _version: AskVersion = False) -> None:
     if context.invoked_subcommand not in _TELL_THEMSELVES:
         for line in stray_variables(os.environ):
             typer.echo(f"warning: {line}", err=True)
