@@ -65,7 +65,7 @@ async def meanwhile(served: Served):
         before = pings(node)
         try:
             yield node
-            await eventually(lambda: pings(node) > before)
+            await eventually(lambda: pings(node) > before and len(client.reply.pieces) > 1)
             assert not reading.done(), "the other stream ended"
         finally:
             reading.cancel()

@@ -310,7 +310,9 @@ def read_plainly(path: str, raw: bytes, pieces: list[bytes], *, client_usage: bo
         ends.append(ends[-1] + len(piece))
     for block in blocks(raw):
         at += len(block)
-        now = next(number for number, end in enumerate(ends) if end >= at)
+        # Without a blank line behind it, it is known to be whole only once the stream ends.
+        whole = re.search(rb"[\r\n]{2}\Z", block)
+        now = next(number for number, end in enumerate(ends) if end >= at) if whole else len(pieces)
         if not plain.take(block, float(now)):
             return plain, EngineFault
     return plain, None if plain.whole else TargetFault

@@ -60,7 +60,10 @@ def test_what_a_server_may_read_in_another_way_is_not_for_it(body):
     assert rename_request(body, "b") is None
 
 
-@given(rest=st.dictionaries(st.text(max_size=8), JSON, max_size=5), name=st.text(max_size=20))
+OTHER_KEYS = st.text(max_size=8).filter(lambda key: key.lower() != "model")
+
+
+@given(rest=st.dictionaries(OTHER_KEYS, JSON, max_size=5), name=st.text(max_size=20))
 def test_any_request_keeps_everything_else(rest, name):
     body = orjson.dumps({**rest, "model": "before"})
     assert orjson.loads(rename_request(body, name)) == {**rest, "model": name}
