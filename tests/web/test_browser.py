@@ -99,22 +99,11 @@ async def test_the_page_shows_a_node_that_dies_and_one_that_comes(world: World) 
         assert not seen.faults
 
 
-async def test_the_page_says_so_while_the_coordinator_is_silent(world: World) -> None:
+@pytest.mark.parametrize("about_one_node", [False, True])
+async def test_the_page_says_so_while_the_coordinator_is_silent(world: World, *, about_one_node: bool) -> None:
+    path = f"/network/nodes/{world.near.node_id}" if about_one_node else "/network"
     async with visit(world.browser) as seen:
-        await seen.page.goto(f"{world.url}/network")
-        live = seen.page.locator("#live")
-        await expect(live).to_have_attribute("data-state", "live", timeout=PATIENCE_MS)
-        os.kill(world.coordinator.program.pid, signal.SIGSTOP)
-        try:
-            await expect(live).to_contain_text("Stale since", timeout=PATIENCE_MS)
-        finally:
-            os.kill(world.coordinator.program.pid, signal.SIGCONT)
-        await expect(live).to_have_text("Live", timeout=PATIENCE_MS)
-
-
-async def test_a_page_about_one_node_says_so_too(world: World) -> None:
-    async with visit(world.browser) as seen:
-        await seen.page.goto(f"{world.url}/network/nodes/{world.near.node_id}")
+        await seen.page.goto(world.url + path)
         live = seen.page.locator("#live")
         await expect(live).to_have_attribute("data-state", "live", timeout=PATIENCE_MS)
         os.kill(world.coordinator.program.pid, signal.SIGSTOP)
