@@ -144,7 +144,11 @@ async def test_gzip_that_nobody_asked_for_is_taken_off(pool):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "close"])
-@pytest.mark.parametrize("packed", [gzip.compress(b"x" * 9999)[:-9], gzip.compress(b"one") + gzip.compress(b"two")])
+@pytest.mark.parametrize(
+    "packed",
+    [gzip.compress(b"x" * 9999)[:-9], gzip.compress(b"one") + gzip.compress(b"two")],
+    ids=["cut", "more behind"],
+)
 async def test_a_packed_answer_that_is_cut_or_has_more_behind_it_is_not_taken_for_whole(pool, framing, packed):
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
     if framing == "length":
