@@ -1,6 +1,6 @@
 """What every resource class offers to the gateway: an estimate for a request, and ranked targets."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -105,3 +105,8 @@ class ClassBackend(Protocol):
 
     def full(self, prospect: Prospect) -> Set[str]:
         """Names of targets that lacked nothing but a free slot for the query that the prospect answers."""
+
+    def whole(
+        self, query: Query, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Makes its node decision again with every node in it, where it only counts some; a thread may do it."""

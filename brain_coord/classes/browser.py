@@ -3,13 +3,14 @@
 What tabs can do is told by the browser room through `BrowserWork`; a class knows nothing of sessions and kernels.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.samples import ClassSamples, Estimates
 from brain_coord.classes.target import Target
 from brain_coord.classes.upstream import Offer
+from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.inputs import AUTO_MODEL, ClassState
 from brain_coord.routing.node_decision import NodeDecision
@@ -104,3 +105,10 @@ class BrowserClass:
         """All tabs answer together, so there is no other one to wait for."""
         del prospect
         return frozenset()
+
+    def whole(
+        self, query: Query, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """As it is: every tab is in it."""
+        del query
+        return lambda: decided

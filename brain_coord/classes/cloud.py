@@ -1,6 +1,6 @@
 """CLOUD_GPU: hardware that the operator runs, be it Brain Nodes with an operator token or vLLM servers by URL."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, Prospect, Query
 from brain_coord.classes.node_class import NodeClass
@@ -8,6 +8,8 @@ from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
 from brain_coord.classes.upstream import Offer
 from brain_coord.classes.upstream_class import UpstreamClass
+from brain_coord.routing.auto_router import AutoNodeDecision
+from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import ResourceClass
 
 
@@ -74,3 +76,9 @@ class CloudClass:
             return self.nodes.full(prospect)
         nodes, servers = prospect.ranking
         return self.nodes.full(nodes) | self.servers.full(servers)
+
+    def whole(
+        self, query: Query, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Over all of the operator's nodes."""
+        return self.nodes.whole(query, decided)

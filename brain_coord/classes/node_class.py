@@ -135,13 +135,6 @@ class NodeClass:
             passed_over=tuple(PassedOver(name, remark) for name, remark in remarks if remark)[:PASSED_OVER_SHOWN],
         )
 
-    def whole(self, query: Query) -> Callable[[], NodeDecision | AutoNodeDecision]:
-        """Makes the node decision again with every node in it; among thousands that takes its time, and a thread may do it."""
-        states = tuple(self._routable.index(self._operator).states())
-        if query.model == AUTO_MODEL:
-            return partial(decide_auto_node, query.node_request, tuple(self._needs.values()), states)
-        return partial(decide_node, query.node_request, self._needs[query.model], states)
-
     def _state(
         self, query: Query, decision: NodeDecision | AutoNodeDecision | None, index: NodeIndex, output_tokens: int
     ) -> ClassState:
@@ -251,6 +244,16 @@ class NodeClass:
     def full(self, prospect: Prospect) -> Set[str]:
         """Nodes that lacked nothing but a free slot."""
         return frozenset() if prospect.node_decision is None else prospect.node_decision.full
+
+    def whole(
+        self, query: Query, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Over all nodes as they are now; among thousands that takes its time."""
+        del decided
+        states = tuple(self._routable.index(self._operator).states())
+        if query.model == AUTO_MODEL:
+            return partial(decide_auto_node, query.node_request, tuple(self._needs.values()), states)
+        return partial(decide_node, query.node_request, self._needs[query.model], states)
 
 
 def needs_of(catalog: Catalog) -> dict[str, ModelNeed]:

@@ -10,7 +10,9 @@ from brain_coord.classes.samples import ClassSamples
 from brain_coord.classes.target import Target
 from brain_coord.classes.upstream import Offer, Upstream, UpstreamSpec
 from brain_coord.classes.upstream_ranking import Option, Ranked, rank_upstreams, wanted
+from brain_coord.routing.auto_router import AutoNodeDecision
 from brain_coord.routing.inputs import ClassState, NodeRequest
+from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import ResourceClass
 
 
@@ -154,6 +156,13 @@ class UpstreamClass:
         """Upstreams that lacked nothing but a free slot."""
         assert isinstance(prospect.ranking, Ranked)
         return {option.name for option in prospect.ranking.unable if option.out is None}
+
+    def whole(
+        self, query: Query, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """As it is: there are no nodes."""
+        del query
+        return lambda: decided
 
 
 BYTES_PER_TOKEN: Final = 4

@@ -7,9 +7,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from brain_coord.classes.backend import OUTPUT_TOKENS, ClassBackend, Prospect, Query
-from brain_coord.classes.cloud import CloudClass
 from brain_coord.classes.health import PassedOver
-from brain_coord.classes.node_class import NodeClass
 from brain_coord.classes.target import Target
 from brain_coord.classes.upstream_class import tokens_of
 from brain_coord.gateway.auth import Caller
@@ -283,14 +281,12 @@ class Decider:
                 return found
         return None
 
-    def whole_node_decision(self, decision: Decision) -> Callable[[], NodeDecision | AutoNodeDecision]:
-        """Makes the node decision again with every node in it, where it only counts some; a thread may do it."""
-        decided = decision.node_decision
+    def whole(
+        self, decision: Decision, decided: NodeDecision | AutoNodeDecision
+    ) -> Callable[[], NodeDecision | AutoNodeDecision]:
+        """Makes one of its node decisions again with every node in it; a thread may do it."""
         whose = next(each for each, prospect in decision.prospects.items() if prospect.node_decision is decided)
-        backend = self._by_class[whose]
-        nodes = backend.nodes if isinstance(backend, CloudClass) else backend
-        assert isinstance(nodes, NodeClass), f"{whose} lists everybody"
-        return nodes.whole(decision.query)
+        return self._by_class[whose].whole(decision.query, decided)
 
     def full(self, decision: Decision) -> Set[str]:
         """Names of targets that lacked nothing but a free slot, in the classes that the request may use."""

@@ -18,6 +18,7 @@ from brain_coord.gateway.relay import PhaseLimits
 from brain_coord.gateway.request import ApiRequest, parse_request
 from brain_coord.gateway.result import Result, settle
 from brain_coord.routing.inputs import ClassState
+from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import ResourceClass
 
 PROMPT = "the prompt that nobody else may see"
@@ -152,6 +153,9 @@ class FakeClass:
 
     def full(self, prospect: Prospect) -> Set[str]:
         return frozenset()
+
+    def whole(self, query: Query, decided: NodeDecision) -> Callable[[], NodeDecision]:
+        return lambda: decided
 
 
 def request(stream: bool = False, headers: dict[bytes, bytes] | None = None, **members: Any) -> ApiRequest:

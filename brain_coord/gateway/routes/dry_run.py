@@ -48,7 +48,7 @@ async def route(
     node = decision.node_decision
     if node is None or node.unlisted is ALL_LISTED:
         return {**told, "node": None if node is None else node.to_dict()}
-    whole = context.gateway.decider.whole_node_decision(decision)
+    whole = context.gateway.decider.whole(decision, node)
     # Of thousands of nodes: neither told nor written on the event loop.
     body = await asyncio.to_thread(lambda: orjson.dumps({**told, "node": whole().to_dict()}))
     return Response(body, media_type="application/json")
