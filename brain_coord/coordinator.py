@@ -136,6 +136,16 @@ class Coordinator:
         api = ApiContext(gateway, registry, receipts, lag, __version__)
         quiet = quiet_app(api, error_page(settings.root_path))
         desk = NodeDesk(store, registry, scores, orders, gate.addresses, fleet.know)
+        browser = BrowserNetwork(
+            heartbeat_s=settings.heartbeat_s,
+            lag=lag,
+            coordinator_key=gate.coordinator_key,
+            addresses=gate.addresses,
+            browser_class=classes.browser,
+            data_dir=settings.data_dir,
+            archive=store,
+            base=settings.root_path,
+        )
         watch = Watch(
             gateway=gateway,
             registry=registry,
@@ -153,18 +163,9 @@ class Coordinator:
                 "undrain": desk.undrain,
             },
             base=settings.root_path,
+            tabs=browser.figures,
         )
         quiet.include_router(watch.router)
-        browser = BrowserNetwork(
-            heartbeat_s=settings.heartbeat_s,
-            lag=lag,
-            coordinator_key=gate.coordinator_key,
-            addresses=gate.addresses,
-            browser_class=classes.browser,
-            data_dir=settings.data_dir,
-            archive=store,
-            base=settings.root_path,
-        )
         browser.tabs.on_capacity.append(waiting.capacity)
         quiet.include_router(browser.router(gateway))
         watch.site.tabs = tab_desk = TabDesk(browser.memory)

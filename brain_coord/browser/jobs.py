@@ -279,6 +279,11 @@ class JobBook:
         return job if job is not None and job.key_id == key_id else None
 
     @property
+    def running(self) -> int:
+        """Jobs that are not over."""
+        return len(self._tasks)
+
+    @property
     def full(self) -> bool:
         """Whether as many jobs run as may, or such large ones."""
         running = [self._jobs[job_id].result.nbytes for job_id in self._tasks]

@@ -1,8 +1,10 @@
 """Everything of the browser network over one coordinator, wired once: tabs, gate, challenges, compute jobs."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from fastapi import APIRouter
 
@@ -18,6 +20,7 @@ from brain_coord.browser.plausible import SpeedRules
 from brain_coord.browser.shelf import Shelf
 from brain_coord.browser.stage_work import StageDesk
 from brain_coord.browser.tab_memory import Archive, TabMemory
+from brain_coord.browser.tab_row import shown
 from brain_coord.browser.tabs import Tabs
 from brain_coord.browser.tabs_api import tabs_router
 from brain_coord.browser.unit import UnitRunner
@@ -25,6 +28,7 @@ from brain_coord.classes.browser import BrowserClass
 from brain_coord.fleet.addresses import AddressBook
 from brain_coord.gateway.entry import Gateway
 from brain_coord.measure.lag import LoopLag
+from brain_coord.observe.tab_gauges import TabFigures
 from brain_coord.web.lend import lend_router
 
 
@@ -70,6 +74,22 @@ class BrowserNetwork:
         router.include_router(pieces_router(self.tabs, self.keeper.shelf))
         router.include_router(lend_router(self.base))
         return router
+
+    def figures(self) -> TabFigures:
+        """How it stands now, for monitoring."""
+        now, online = monotonic(), self.tabs.online
+        stages = {stage.name for _, stage in self.keeper.shelf.stages()}
+        return TabFigures(
+            states=Counter(str(tab.liveness(now)) for tab in shown(self.tabs, now)),
+            slots_offered=sum(tab.slots for tab in online),
+            slots_active=sum(tab.active for tab in online),
+            unmeasured=sum(tab.ops_s is None for tab in online),
+            caught=self.tabs.caught_ever,
+            stages_offered=len(stages),
+            stages_held=len(stages & {name for tab in online for name in tab.stages}),
+            stages_loading=sum(tab.loading is not None for tab in online),
+            jobs_running=self.book.running,
+        )
 
     async def run(self) -> None:
         """Everything that goes on by itself; runs for ever."""

@@ -57,8 +57,12 @@ class TabPage:
 def tab_rows(tabs: Iterable[Tab]) -> list[TabRow]:
     """Tabs that are here, by id, and those that were caught or banned and left within the time they have to wait."""
     now, now_s = monotonic(), time.time()
-    shown = [tab for tab in tabs if tab.connected or tab.why_aside(now) is not None]
-    return [_row(tab, now, now_s) for tab in sorted(shown, key=lambda tab: tab.tab_id)]
+    return [_row(tab, now, now_s) for tab in sorted(shown(tabs, now), key=lambda tab: tab.tab_id)]
+
+
+def shown(tabs: Iterable[Tab], now: float) -> list[Tab]:
+    """The tabs that a list of them shows."""
+    return [tab for tab in tabs if tab.connected or tab.why_aside(now) is not None]
 
 
 def tab_page(tab: Tab) -> TabPage:

@@ -35,6 +35,8 @@ class Tabs:
     on_change: list[Callable[[Tab, bool], None]] = field(default_factory=list)
     """Hears that there is something to remember of a tab, and whether it has to be written down at once."""
     on_outcome: list[Callable[[Outcome], object]] = field(default_factory=list)
+    caught_ever: int = 0
+    """Answers that did not stand their check, also of tabs that are forgotten since."""
     _tabs: dict[str, Tab] = field(default_factory=dict)
     _tickets: dict[str, Tab] = field(default_factory=dict)
 
@@ -140,6 +142,7 @@ class Tabs:
     async def caught(self, tab: Tab, reason: str) -> None:
         """An answer did not stand its check: the tab is set aside, its owner told."""
         tab.verified.refused += 1
+        self.caught_ever += 1
         tab.strikes.add(reason, monotonic())
         tab.ops_s = None
         tab.stages.clear()

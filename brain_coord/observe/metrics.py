@@ -18,12 +18,14 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry, StateChange
+from brain_coord.observe.families import STATES, by, one
 from brain_coord.observe.finished import FinishedRequest
+from brain_coord.observe.tab_gauges import TabFigures, tab_gauges
 from brain_coord.observe.tallies import MS, CounterTally, HistogramTally
 from brain_coord.receipts.body import ReceiptDraft
 
@@ -31,7 +33,6 @@ SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 SPEEDS: Final = (1, 2, 5, 10, 20, 40, 60, 90, 130, 200, 300, 500)
 LAGS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
-STATES: Final = ("ONLINE", "BUSY", "DEGRADED", "DRAINING", "OFFLINE")
 LATE: Final = 1.5
 """A heartbeat that comes after so many periods is late."""
 
@@ -61,6 +62,7 @@ class Sources:
         receipts: `state` (ok, spooling, refusing), `spooled` and `since_s` of the receipt store.
         models: model ids of the catalog.
         cluster: how the cluster stands that the coordinator belongs to, `None` without one.
+        tabs: how the browser network stands.
     """
 
     registry: Registry
@@ -71,6 +73,7 @@ class Sources:
     models: frozenset[str]
     version: str
     cluster: Callable[[], Mapping[str, Any] | None] = lambda: None
+    tabs: Callable[[], TabFigures] = TabFigures
 
 
 @dataclass(slots=True)
@@ -258,33 +261,33 @@ class _Live(Collector):
         yield from self._tallies()
         sources, count = self._sources, self.count
         states = {each: count.states[each] for each in STATES}
-        yield _by("brain_nodes", "Nodes that ever joined, by state.", "state", states)
+        yield by("brain_nodes", "Nodes that ever joined, by state.", "state", states)
         slots = {"offered": count.offered, "active": count.active}
-        yield _by("brain_slots", "Slots of connected nodes: offered, and active in a job.", "kind", slots)
-        yield _one(
+        yield by("brain_slots", "Slots of connected nodes: offered, and active in a job.", "kind", slots)
+        yield one(
             "brain_nodes_unmeasured",
             "Connected nodes without a token that the coordinator timed.",
             count.unmeasured,
         )
         serving = {model: count.serving[model] for model in sorted(sources.models) if count.serving[model]}
-        yield _by("brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", serving)
+        yield by("brain_model_nodes", "Connected nodes that serve a model of the catalog.", "model", serving)
         rtts, scores = count.rtts_s, count.scores
-        yield _one(
+        yield one(
             "brain_node_rtt_median_seconds", "Median over nodes of their round trip.", median(rtts) if rtts else None
         )
-        yield _one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", _p95(rtts))
-        yield _one(
+        yield one("brain_node_rtt_p95_seconds", "95th percentile over nodes of their round trip.", _p95(rtts))
+        yield one(
             "brain_node_reliability_median",
             "Median over connected nodes of their reliability score.",
             median(scores) if scores else None,
         )
         cluster = sources.cluster()
-        yield _one(
+        yield one(
             "brain_cluster_coordinators",
             "Coordinators that take jobs, this one among them; 1 without a cluster.",
             1 if cluster is None else len(cluster["replicas"]),
         )
-        yield _one(
+        yield one(
             "brain_cluster_alone",
             "1 while Redis is away: the coordinator goes on with its own nodes, and limits hold for it alone.",
             0 if cluster is None else int(cluster["state"] == "alone"),
@@ -294,43 +297,30 @@ class _Live(Collector):
             "Nodes that this coordinator asked to link again elsewhere, as it held more than its share.",
             value=0 if cluster is None else cluster["nodes_moved"],
         )
+        yield from tab_gauges(sources.tabs())
         waiting = sources.waiting()
-        yield _one("brain_requests_running", "Requests under way.", sources.running() - waiting)
-        yield _one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
-        yield _one(
-            "brain_request_bodies_bytes", "Bytes of request bodies above 64 KiB that are held.", sources.bodies()
-        )
+        yield one("brain_requests_running", "Requests under way.", sources.running() - waiting)
+        yield one("brain_requests_waiting", "Requests that wait for a free slot.", waiting)
+        yield one("brain_request_bodies_bytes", "Bytes of request bodies above 64 KiB that are held.", sources.bodies())
         yield from self._receipts()
 
     def _receipts(self) -> Iterator[Metric]:
         health = self._sources.receipts()
         state, since_s = health["state"], health.get("since_s")
         behind = 0.0 if state == "ok" or since_s is None else max(0.0, time() - since_s)
-        yield _by(
+        yield by(
             "brain_receipts_state",
             "1 for the state that holds: written to the database, kept on disk, or refused.",
             "state",
             {each: int(each == state) for each in ("ok", "spooling", "refusing")},
         )
-        yield _one(
+        yield one(
             "brain_receipts_spooled", "Receipts on disk that the database does not have yet.", health.get("spooled", 0)
         )
-        yield _one("brain_receipts_lag_seconds", "For how long receipts have not reached the database.", behind)
-
-
-def _one(name: str, text: str, value: float | None) -> Metric:
-    """A gauge; without a sample while its value is not known."""
-    return GaugeMetricFamily(name, text, value=value)
+        yield one("brain_receipts_lag_seconds", "For how long receipts have not reached the database.", behind)
 
 
 def _p95(values: list[float]) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=20, method="inclusive")[-1]
-
-
-def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for each, value in values.items():
-        family.add_metric([each], value)
-    return family

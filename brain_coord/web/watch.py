@@ -14,6 +14,7 @@ from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.routes.context import ReceiptShelf
 from brain_coord.observe.metrics import Metrics, Sources
+from brain_coord.observe.tab_gauges import TabFigures
 from brain_coord.store.store import Store
 from brain_coord.web.assets import assets_router
 from brain_coord.web.operator.routes import NodeAction, OperatorPages
@@ -31,6 +32,7 @@ class Watch:
         actions: what an operator can do to a node, by name.
         base: path prefix that a proxy in front keeps.
         cluster: how the cluster stands that the coordinator belongs to.
+        tabs: how the browser network stands.
     """
 
     gateway: Gateway
@@ -43,6 +45,7 @@ class Watch:
     actions: Mapping[str, NodeAction]
     base: str = ""
     cluster: Callable[[], Mapping[str, Any]] | None = None
+    tabs: Callable[[], TabFigures] = TabFigures
     site: Site = field(init=False)
     metrics: Metrics = field(init=False)
     router: APIRouter = field(init=False)
@@ -59,6 +62,7 @@ class Watch:
             models=frozenset(model.id for model in gateway.decider.catalog),
             version=__version__,
             cluster=lambda: None if self.cluster is None else self.cluster(),
+            tabs=self.tabs,
         )
         self.metrics = Metrics(sources)
         gateway.finished.watchers.append(self.metrics.finished)
