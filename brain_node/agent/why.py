@@ -12,43 +12,42 @@ WINDOW_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One notice, and when it came (wall time, a label only)."""
+    """One notice, and when it came: monotonic seconds decide its age, the wall time is a label only."""
 
     at: float
+    wall: float
     code: str
     message: str
-    data: dict[str, Any] | None
 
 
 class Notices:
-    """The notices of the last hour."""
+    """The notices of the last hour. Of skip counts the newest alone is kept, of other data nothing: it could be large."""
 
     def __init__(self) -> None:
-        self._said: deque[tuple[float, Said]] = deque(maxlen=KEPT)
+        self._said: deque[Said] = deque(maxlen=KEPT)
+        self._skipped: tuple[float, dict[str, int]] | None = None
 
     def add(self, notice: Notice, now: float, wall: float) -> None:
         """Keep one notice; `now` is monotonic and decides its age."""
-        self._said.append((now, Said(wall, notice.code, notice.message, notice.data)))
-
-    def recent(self, now: float) -> list[Said]:
-        """Those of the last hour, oldest first."""
-        return [said for at, said in self._said if now - at <= WINDOW_S]
+        counts = notice.data.get("skipped") if notice.data else None
+        if isinstance(counts, dict):  # they stand for themselves
+            shown = {printable(reason): count for reason, count in counts.items() if type(count) is int}
+            self._skipped = (now, shown)
+        else:
+            self._said.append(Said(now, wall, notice.code, notice.message))
 
     def summary(self, now: float) -> dict[str, Any]:
         """Notices by code with how often they came, and the skip counts the coordinator sent last."""
-        recent = self.recent(now)
         by_code: dict[str, dict[str, Any]] = {}
-        skipped: dict[str, Any] | None = None
-        for said in recent:
-            if said.data and isinstance(said.data.get("skipped"), dict):
-                counts = said.data["skipped"].items()
-                skipped = {printable(reason): count for reason, count in counts if type(count) is int}
-                continue  # its counts stand for themselves
-            row = by_code.setdefault(said.code, {"count": 0})
-            row.update(count=row["count"] + 1, message=said.message, at=said.at)
+        for said in self._said:
+            if now - said.at <= WINDOW_S:
+                row = by_code.setdefault(said.code, {"count": 0})
+                row.update(count=row["count"] + 1, message=said.message, at=said.wall)
         rows = [{"code": code, **row} for code, row in by_code.items()]
+        if self._skipped is not None and now - self._skipped[0] > WINDOW_S:
+            self._skipped = None
         return {
             "window_s": WINDOW_S,
             "notices": sorted(rows, key=lambda r: (-r["count"], r["code"])),
-            "skipped": skipped,
+            "skipped": self._skipped[1] if self._skipped else None,
         }

@@ -29,3 +29,9 @@ def test_skip_counts_are_plain_reasons_and_numbers():
     notices, said = Notices(), {"ask\x1b[2J above": 7, "odd": ["\x1b[2J"], "text": "\x1b[2J"}
     notices.add(Notice(code="skips", message="m", data={"skipped": said}), 0.0, 0.0)
     assert notices.summary(1.0)["skipped"] == {"ask [2J above": 7}
+
+
+def test_skip_counts_are_forgotten_after_an_hour_too():
+    notices = Notices()
+    notices.add(Notice(code="skips", message="m", data={"skipped": {"ask above budget": 1}}), 0.0, 0.0)
+    assert notices.summary(WINDOW_S + 1.0)["skipped"] is None
