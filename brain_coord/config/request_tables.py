@@ -12,6 +12,7 @@ from brain_coord.gateway.guard import ConnectionBounds
 from brain_coord.gateway.limits import DEFAULT_PLANS
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.settings import DEFAULT_QUEUE
+from brain_node.contract.limits import MOST_BODY_BYTES
 
 _GATEWAY: Final = GatewaySettings()
 _LIMITS: Final = Limits()
@@ -26,7 +27,9 @@ QueueShare = Annotated[float, Field(gt=0, le=1, description="part of the queue t
 class LimitsTable(Table):
     """`[limits]`: what a request may cost before it is admitted."""
 
-    body_mib: int = Field(_GATEWAY.body_bytes // MIB, ge=1, le=1024, description="largest request body")
+    body_mib: int = Field(
+        _GATEWAY.body_bytes // MIB, ge=1, le=MOST_BODY_BYTES // MIB, description="largest request body"
+    )
     bodies_mib: int = Field(
         _GATEWAY.bodies_bytes // MIB,
         ge=1,

@@ -17,14 +17,25 @@ UNAUTHENTICATED_S: Final = 10.0
 FRAME_BYTES: Final = 256 * 1024
 """Largest binary frame on a slot, in either direction."""
 
+LEAST_FRAME_BYTES: Final = 1024
+MOST_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""What a coordinator may tell instead, at the least and at the most: each frame costs both ends, and is held by one."""
+
 BODY_BYTES: Final = 32 * 1024 * 1024
 """Default limit of a request body; the coordinator tells the one in force in `welcome`."""
+
+MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
+"""Largest limit that it may tell: a node holds a body until it is whole."""
 
 HEARTBEAT_S: Final = 15.0
 """Default period of a node's heartbeats, in seconds."""
 
 PING_S: Final = 20.0
 """Default period of RTT pings, in seconds; below the 30 s at which common proxies cut idle sockets."""
+
+SHORTEST_PERIOD_S: Final = 0.1
+LONGEST_HEARTBEAT_S: Final = 300.0
+"""A node keeps within these, whatever periods it is told: neither busy with heartbeats alone, nor silent on a dead line."""
 
 MISSED_HEARTBEATS: Final = 3
 """A node silent for this many heartbeats is OFFLINE."""

@@ -14,7 +14,15 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from brain_node.contract.limits import ID_CHARS, MAX_MODELS, MAX_SLOTS, TOKEN_CHARS
+from brain_node.contract.limits import (
+    ID_CHARS,
+    LEAST_FRAME_BYTES,
+    MAX_MODELS,
+    MAX_SLOTS,
+    MOST_BODY_BYTES,
+    MOST_FRAME_BYTES,
+    TOKEN_CHARS,
+)
 
 
 class MessageError(ValueError):
@@ -154,8 +162,8 @@ class Refusal(Wire):
 class Limits(Wire):
     """Limits in force at the coordinator."""
 
-    body_bytes: Annotated[int, Field(gt=0)]
-    frame_bytes: Annotated[int, Field(gt=0)]
+    body_bytes: Annotated[int, Field(gt=0, le=MOST_BODY_BYTES)]
+    frame_bytes: Annotated[int, Field(ge=LEAST_FRAME_BYTES, le=MOST_FRAME_BYTES)]
     spare_slots: Annotated[int, Field(ge=0)]
 
 

@@ -10,7 +10,15 @@ import orjson
 
 from brain_node import __version__
 from brain_node.contract.identity import Identity
-from brain_node.contract.limits import MISSED_HEARTBEATS, PING_S, PROTOCOL, UNAUTHENTICATED_S
+from brain_node.contract.limits import (
+    HEARTBEAT_S,
+    LONGEST_HEARTBEAT_S,
+    MISSED_HEARTBEATS,
+    PING_S,
+    PROTOCOL,
+    SHORTEST_PERIOD_S,
+    UNAUTHENTICATED_S,
+)
 from brain_node.contract.messages import (
     Challenge,
     Drain,
@@ -89,7 +97,8 @@ class LinkProtocol:
         self._token = token
         self._describe = describe
         self.phase = Phase.CHALLENGE
-        self.welcome: Welcome | None = None
+        self.heartbeat_s = HEARTBEAT_S
+        """The period of heartbeats in this session."""
         self._heard_at = now
         self._silence_s = UNAUTHENTICATED_S
         self._check_at = now + self._silence_s
@@ -155,8 +164,8 @@ class LinkProtocol:
 
     def _welcomed(self, welcome: Welcome, now: float) -> Step:
         self.phase = Phase.OPEN
-        self.welcome = welcome
-        self._silence_s = MISSED_HEARTBEATS * (welcome.ping_s or PING_S)
+        self.heartbeat_s = min(max(SHORTEST_PERIOD_S, welcome.heartbeat_s or HEARTBEAT_S), LONGEST_HEARTBEAT_S)
+        self._silence_s = MISSED_HEARTBEATS * max(SHORTEST_PERIOD_S, welcome.ping_s or PING_S)
         self._check_at = now + self._silence_s
         return Step(events=[welcome])
 

@@ -8,7 +8,6 @@ from typing import Final, Protocol
 import structlog
 from websockets.asyncio.client import ClientConnection
 
-from brain_node.contract.limits import HEARTBEAT_S
 from brain_node.contract.messages import Drain, Heartbeat, Notice, Offer, OfferChanged, Report, Welcome, encode
 from brain_node.link.faults import Fault, LinkError
 from brain_node.link.protocol import LinkProtocol, Phase
@@ -138,8 +137,7 @@ class LinkSession:
                 self._sent_offer = offer
             if changed or now >= beat_at:
                 await self._socket.send(encode(self._owner.heartbeat()))
-                welcome = self._protocol.welcome
-                beat_at = now + (welcome.heartbeat_s if welcome and welcome.heartbeat_s else HEARTBEAT_S)
+                beat_at = now + self._protocol.heartbeat_s
 
     async def _probe(self) -> None:
         """Ask whether the line outlived a suspended machine, instead of waiting three periods to find out."""

@@ -40,6 +40,37 @@ def test_a_malformed_frame_is_one_clear_error(frame):
         m.decode(frame)
 
 
+WELCOME = {
+    "type": "welcome",
+    "session": "s",
+    "heartbeat_s": 1,
+    "ping_s": 1,
+    "slot_ticket": "t",
+    "limits": {"body_bytes": 9999, "frame_bytes": 9999, "spare_slots": 1},
+}
+TO_A_NODE = {
+    "challenge": ({"protocol": 1, "coordinator_key": "", "nonce": ""}, ["protocol"]),
+    "welcome": (WELCOME, ["heartbeat_s", "ping_s"]),
+    "refused": ({"code": "c", "message": "m", "retry": True, "retry_after_s": 1}, ["retry_after_s"]),
+    "ping": ({"n": 1}, ["n"]),
+    "drain": ({"deadline_s": 1}, ["deadline_s"]),
+    "open_slots": ({"n": 1}, ["n"]),
+    "job": (
+        {"id": "j", "model": "m", "path": "/v1/models", "deadline_s": 1, "body_bytes": 0},
+        ["deadline_s", "body_bytes"],
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", ["NaN", "Infinity", "1e999", "-1e999", "1e300", '"1"', "true", "[1]", "{}"])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, names) in TO_A_NODE.items() for name in names])
+def test_what_a_coordinator_says_in_numbers_is_one_or_no_message(kind, name, bad):
+    good = json.dumps({"type": kind, **TO_A_NODE[kind][0], name: "BAD"})
+    assert m.decode(good.replace('"BAD"', "1")) is not None
+    with pytest.raises(m.MessageError):
+        m.decode(good.replace('"BAD"', bad))
+
+
 @pytest.mark.case("E-05")
 @pytest.mark.parametrize("bad", ["-1", "1e308", '"12"', "true", "[1]", "1.5"])
 def test_a_claim_that_is_no_number_is_dropped_and_named(bad):

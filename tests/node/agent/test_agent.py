@@ -81,9 +81,9 @@ async def test_a_reader_that_fails_leaves_the_last_reading_in_force(agent, monke
     assert agent.report() == before
 
 
-@pytest.mark.parametrize(("said", "sent"), [(1024, 1024), (4 * FRAME_BYTES, FRAME_BYTES)])
+@pytest.mark.parametrize(("said", "sent"), [(2048, 2048), (4 * FRAME_BYTES, FRAME_BYTES)])
 async def test_the_largest_frame_is_what_the_coordinator_of_this_session_takes(agent, said, sent):
-    for frame_bytes in (512, said):
+    for frame_bytes in (1024, said):
         limits = Limits(body_bytes=1, frame_bytes=frame_bytes, spare_slots=1)
         agent.welcomed(Welcome(session="s", heartbeat_s=15.0, ping_s=20.0, slot_ticket="t", limits=limits))
     assert agent.relay.frame_bytes == sent

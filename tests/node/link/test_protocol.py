@@ -17,7 +17,7 @@ WELCOME = orjson.dumps(
         "heartbeat_s": 15.0,
         "ping_s": 20.0,
         "slot_ticket": "t",
-        "limits": {"body_bytes": 100, "frame_bytes": 10, "spare_slots": 2},
+        "limits": {"body_bytes": 100, "frame_bytes": 1024, "spare_slots": 2},
     }
 ).decode()
 
@@ -53,8 +53,31 @@ def test_a_hello_without_a_token_does_not_mention_one():
 def test_the_welcome_opens_the_session():
     link = opened()
     assert link.phase is Phase.OPEN
-    assert link.welcome is not None
-    assert link.welcome.slot_ticket == "t"
+
+
+def welcomed(**changes) -> LinkProtocol:
+    link = protocol()
+    link.received(CHALLENGE, 0.0)
+    link.received(orjson.dumps(orjson.loads(WELCOME) | changes).decode(), 0.0)
+    return link
+
+
+@pytest.mark.parametrize(
+    ("told_s", "kept_s"), [(0, 15.0), (-0.0, 15.0), (5e-324, 0.1), (0.2, 0.2), (15, 15.0), (6e5, 300.0)]
+)
+def test_whatever_period_it_is_told_a_node_neither_only_beats_nor_falls_silent(told_s, kept_s):
+    assert welcomed(heartbeat_s=told_s).heartbeat_s == kept_s
+
+
+@pytest.mark.parametrize(("told_s", "silent_s"), [(0, 60.0), (5e-324, 0.3), (20, 60.0), (6e5, 1.8e6)])
+def test_however_short_the_pings_are_said_to_be_a_link_gets_time_for_one(told_s, silent_s):
+    assert welcomed(ping_s=told_s).check_at == pytest.approx(silent_s)
+
+
+@pytest.mark.parametrize("limits", [{"frame_bytes": 1}, {"frame_bytes": 1 << 40}, {"body_bytes": 1 << 62}])
+def test_limits_that_would_cost_a_node_its_processor_or_memory_are_no_welcome(limits):
+    with pytest.raises(MessageError, match=f"welcome: limits.{next(iter(limits))}"):
+        welcomed(limits=orjson.loads(WELCOME)["limits"] | limits)
 
 
 def test_a_ping_is_answered_with_its_number():
