@@ -24,7 +24,8 @@ from brain_coord.gateway.decide import Decider
 from brain_coord.gateway.dialects import DIALECTS
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.guard import ConnectionBounds, bounded
-from brain_coord.gateway.http import ClientGone, Receive, Scope, Send
+from brain_coord.gateway.http import ClientGone, Receive, Scope, Send, connection_of
+from brain_coord.gateway.ids import random_id
 from brain_coord.gateway.limits import KeyMeters
 from brain_coord.gateway.quiet import quiet_app
 from brain_coord.gateway.routes.context import ApiContext
@@ -37,6 +38,7 @@ from brain_coord.measure.lag import LoopLag
 from brain_coord.measure.tokenizer import Tokenizers
 from brain_coord.memory import StoredFleet, StoredKeys, StoredReceipts
 from brain_coord.node_desk import NodeDesk
+from brain_coord.observe.logs import REQUEST_ID
 from brain_coord.observe.trace import Tracer
 from brain_coord.probes.benchmarks import BenchmarkKeeper
 from brain_coord.probes.canaries import CanaryKeeper
@@ -283,7 +285,11 @@ class Coordinator:
 
     async def _quiet(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pages take small forms only, from anybody; what is large belongs to the API, which asks for a key first."""
-        limit_bytes = self.settings.gateway.body_bytes if scope["path"].startswith("/v1/") else SMALL_BYTES
+        limit_bytes = SMALL_BYTES
+        if scope["path"].startswith("/v1/"):
+            limit_bytes = self.settings.gateway.body_bytes
+            REQUEST_ID.set(request_id := "req-" + random_id())
+            connection_of(scope).more_lines += f"x-request-id: {request_id}\r\n".encode()
         lease = self.gateway.bodies.lease("")
         try:
             await self.quiet(scope, bounded(receive, limit_bytes, lease), send)

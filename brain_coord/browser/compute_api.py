@@ -26,11 +26,12 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.entry import Gateway
 from brain_coord.gateway.errors import ApiError, draining, fault
 from brain_coord.gateway.http import headers_of, pairs_of, read_body
-from brain_coord.gateway.ids import random_id, receipt_id_at
+from brain_coord.gateway.ids import receipt_id_at
 from brain_coord.gateway.limits import Permit
 from brain_coord.gateway.openapi import json_body
 from brain_coord.gateway.routes.context import KnownCaller
 from brain_coord.observe.finished import FinishedRequest, decision_id_of
+from brain_coord.observe.logs import REQUEST_ID
 from brain_coord.routing.class_decision import ClassDecision
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.inputs import ClassRequest, NodeRequest
@@ -104,7 +105,7 @@ class ComputeApi:
             job = ComputeJob(product, tabs, key_id=caller.key_id, redundancy=asked.redundancy)
             now_s = time.time()
             told = Asked(
-                request_id="req-" + random_id(),
+                request_id=REQUEST_ID.get(),
                 receipt_id=receipt_id_at(now_s),
                 time_s=now_s,
                 caller=caller,
@@ -211,4 +212,4 @@ class ComputeApi:
 
 def _headers(told: Asked, permit: Permit) -> dict[str, str]:
     meter = {name.decode(): value.decode() for name, value in pairs_of(permit.lines)}
-    return {**meter, "x-request-id": told.request_id, "x-brain-receipt": told.receipt_id}
+    return {**meter, "x-brain-receipt": told.receipt_id}

@@ -74,6 +74,7 @@ class Gateway:
         request_id = "req-" + random_id()
         REQUEST_ID.set(request_id)
         connection = connection_of(scope)
+        connection.more_lines += dialect.id_lines % {b"id": request_id.encode()}
         headers = connection.headers
         trace = None if self.tracer is None else self.tracer.begin(dialect.path, headers, request_id)
         error_code: str | None = None
@@ -149,8 +150,7 @@ class Gateway:
         else:
             log.error("request failed", request_id=request_id, exc_info=error)
             error = fault("internal", "a fault of the coordinator; its log has the request id")
-        lines = dialect.id_lines % {b"id": request_id.encode()}
-        await send_error(connection, error, lines, dialect.error_body(error, request_id))
+        await send_error(connection, error, b"", dialect.error_body(error, request_id))
         return error.code
 
     def _begins(

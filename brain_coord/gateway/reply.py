@@ -20,14 +20,10 @@ from brain_coord.gateway.passage import Tail
 
 def reply_lines(record: Record) -> bytes:
     """The headers that say how the request ran, as far as that is known when they leave; no value is a client's."""
-    request, target = record.request, record.result.target
-    mode, ids = record.decision.class_decision.mode, record.request.dialect.id_lines
+    target = record.result.target
+    mode = record.decision.class_decision.mode
     ran = _ran_lines(mode, None, None) if target is None else _ran_lines(mode, target.resource_class, target.node_id)
-    return (ids + b"x-brain-receipt: %(receipt)b\r\n%(ran)b") % {
-        b"id": request.request_id.encode(),
-        b"receipt": record.receipt_id.encode(),
-        b"ran": ran,
-    }
+    return b"x-brain-receipt: %b\r\n%b" % (record.receipt_id.encode(), ran)
 
 
 @lru_cache(maxsize=4096)

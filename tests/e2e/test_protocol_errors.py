@@ -4,9 +4,13 @@ import json
 
 import httpx
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from brain_coord.gateway.dialects import DIALECTS
+from brain_coord.gateway.entry import Gateway
 from tests.gateway.engine_streams import REQUESTS
+from tests.support.in_process import coordinator_inside
 from tests.support.raw_client import RawClient
 from tests.support.raw_node import RawJob
 from tests.support.served import MODEL, Served
@@ -171,6 +175,56 @@ async def test_head_gets_the_status_and_no_body(served, path, status):
     async with httpx.AsyncClient(base_url=served.url) as http:
         reply = await http.head(path, headers={"authorization": f"Bearer {served.secret}"})
     assert (reply.status_code, reply.content) == (status, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/models", 200),
+        ("GET", "/v1/models/brain/mocc", 404),
+        ("GET", "/v1/receipts", 200),
+        ("GET", "/v1/receipts?from=soon", 400),
+        ("GET", "/v1/nodes", 200),
+        ("GET", "/v1/compute/jobs/none", 404),
+        ("GET", "/v1/nothing", 404),
+        ("POST", "/v1/models", 405),
+        ("POST", "/v1/route", 404),
+        ("GET", CHAT, 405),
+    ],
+)
+async def test_every_answer_of_the_api_has_an_id_of_its_own(served, method, path, status):
+    asked = {**BODY, "model": "brain/mocc"} if method == "POST" else None
+    async with served.client() as client:
+        replies = [await client.exchange(method, path, asked) for _ in range(2)]
+    async with RawClient(served.url) as stranger:
+        replies.append(await stranger.exchange(method, path, asked))
+    assert [reply.status for reply in replies[:2]] == [status, status]
+    ids = {reply.headers["x-request-id"] for reply in replies}
+    assert len(ids) == 3
+    assert all(each.startswith("req-") for each in ids)
+
+
+async def test_a_page_has_no_id(served):
+    async with served.client() as client:
+        assert "x-request-id" not in (await client.exchange("GET", "/network")).headers
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", CHAT), ("POST", "/v1/messages")])
+async def test_a_fault_of_ours_is_logged_with_the_id_that_the_client_got(tmp_path, monkeypatch, method, path):
+    """Even one that is not foreseen: where nothing answers, the connection does."""
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    async with coordinator_inside(tmp_path) as inside:
+        monkeypatch.setattr("brain_coord.gateway.entry.authenticate", fails)
+        monkeypatch.setattr("brain_coord.gateway.routes.context.authenticate", fails)
+        monkeypatch.setattr(Gateway, "_fails", fails)
+        with capture_logs([merge_contextvars]) as logged:
+            async with RawClient(inside.url) as client:
+                reply = await client.exchange(method, path, BODY)
+    check_shape(reply, 500, "internal")
+    assert [each["request_id"] for each in logged if each["log_level"] == "error"] == [reply.headers["x-request-id"]]
 
 
 @pytest.mark.case("C-10")
