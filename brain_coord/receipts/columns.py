@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from brain_coord.receipts.chain import Sealed
+from brain_coord.receipts.chain import DamagedReceipt, Sealed
 
 _PATHS: dict[str, tuple[str, ...]] = {
     "id": ("body", "id"),
@@ -34,6 +34,9 @@ _PATHS: dict[str, tuple[str, ...]] = {
 COLUMNS = tuple(_PATHS)
 """The columns, in order. The full receipt is the JSON form; this one is for sums."""
 
+DAMAGED = "receipt_damaged"
+"""Stands as the `error` of a receipt that cannot be read: left out, nobody would miss it in a sum."""
+
 
 def csv_head() -> str:
     """The first line."""
@@ -41,8 +44,13 @@ def csv_head() -> str:
 
 
 def csv_row(receipt: Sealed) -> str:
-    """One receipt as a line; what is unknown is an empty cell."""
-    envelope = receipt.envelope()
+    """One receipt as a line; what is unknown is an empty cell, and of a damaged one its place is known."""
+    envelope: Mapping[str, Any]
+    try:
+        envelope = receipt.envelope()
+    except DamagedReceipt:
+        place = {"chain": receipt.chain, "seq": receipt.seq, "hash": receipt.hash.hex()}
+        envelope = {"body": {"error": DAMAGED}, **place}
     return _line([cell(_at(envelope, path)) for path in _PATHS.values()])
 
 

@@ -37,6 +37,17 @@ def test_a_model_name_cannot_become_a_formula():
     assert row["model"].startswith("'=")
 
 
+def test_a_damaged_receipt_is_a_row_that_says_so_in_its_place():
+    whole, broken, last = sealed_chain(3)[0]
+    rows = rows_of(whole, broken._replace(body=broken.body[:-2]), last)
+    assert [(row["seq"], row["id"], row["error"]) for row in rows] == [
+        ("1", "r-00000001", ""),
+        ("2", "", "receipt_damaged"),
+        ("3", "r-00000003", ""),
+    ]
+    assert (rows[1]["chain"], rows[1]["hash"]) == (broken.chain, broken.hash.hex())
+
+
 def test_quotes_commas_and_line_ends_stay_within_their_cell():
     (row,) = rows_of(one(model='a,"b"\nc'))
     assert row["model"] == 'a,"b"\nc'

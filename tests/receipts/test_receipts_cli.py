@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import csv
 import json
 import os
 import sqlite3
@@ -191,10 +192,11 @@ def test_a_receipt_that_is_damaged_in_the_store_is_named(data_dir, tmp_path):
     assert run("export", "--data-dir", data_dir, "--output", exported) == ""
     bad = answer(exported, code=1)["bad"]
     assert (bad["line"], len(exported.read_text().splitlines())) == (3, 6)
-    for command in (["export", "--format", "csv"], ["show", draft(3).receipt_id]):
-        said = runner.invoke(receipts_app, [*command, "--data-dir", str(data_dir)])
-        assert said.exit_code == 78
-        assert said.stderr.startswith("error [receipt_damaged]: link 3 of chain ")
+    rows = list(csv.DictReader(run("export", "--data-dir", data_dir, "--format", "csv").splitlines()))
+    assert [row["error"] for row in rows] == ["", "", "receipt_damaged", "", "", ""]
+    said = runner.invoke(receipts_app, ["show", draft(3).receipt_id, "--data-dir", str(data_dir)])
+    assert said.exit_code == 78
+    assert said.stderr.startswith("error [receipt_damaged]: link 3 of chain ")
 
 
 def test_one_receipt_is_shown(data_dir, tmp_path):
