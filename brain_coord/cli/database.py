@@ -4,18 +4,21 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from brain_coord.cli.store_access import USAGE, AsJson, DataDir, fail, print_json, store_errors, store_url
-from brain_coord.receipts.signer import KEY_FILE
+from brain_coord.receipts.signer import KEY_FILE, NEXT_KEY_FILE, Signer
 from brain_coord.store.database import DATABASE_FILE, Database, open_database
 from brain_coord.store.migrations import HEAD
 from brain_coord.store.schema import check as schema_check
 from brain_coord.store.schema import upgrade as schema_upgrade
+
+_BEGINNINGS = 20
+"""How often a copy is begun anew because the key was just rotated."""
 
 db_app = typer.Typer(no_args_is_help=True, help="The store's schema, and backups of it.")
 
@@ -57,6 +60,30 @@ def _not_copied(target: Path, error: OSError | sqlite3.Error) -> NoReturn:
     fail("backup", f"cannot copy to {target}: {cause or error}", "Check the folder and its disk")
 
 
+def _begin_copy(live: sqlite3.Connection, data_dir: Path) -> Signer:
+    """Begin the read that the whole copy is made within, and find the key that goes with what it sees.
+
+    Within one read: between two of its own a coordinator that writes makes SQLite begin anew, without end. A rotation that
+    the read sees may have its key still in the file of the next one; from one that came a moment later the old key is gone,
+    and the read has to begin behind it.
+    """
+    found: list[Signer] = []
+    for _ in range(_BEGINNINGS):
+        live.rollback()
+        live.execute("BEGIN")
+        current = {key_id for (key_id,) in live.execute("SELECT key_id FROM signer_keys WHERE until_s IS NULL")}
+        found = []
+        for name in (NEXT_KEY_FILE, KEY_FILE):  # in this order, as a rotation moves the one to the other
+            with suppress(FileNotFoundError):
+                found.append(Signer.load(data_dir / name))
+        for signer in found:
+            if signer.key_id in current:
+                return signer
+    if not (data_dir / KEY_FILE).is_file():
+        fail("no_signing_key", f"there is no {KEY_FILE} in {data_dir}", "The coordinator makes one at its first start")
+    return found[-1]  # with which the store has nothing to go on: its next start begins a chain of its own
+
+
 @db_app.command("backup")
 def backup(
     data_dir: DataDir,
@@ -82,27 +109,20 @@ def backup(
         _not_copied(target, error)
     if taken:
         fail("not_empty", f"{target} is not an empty folder", "Name a new folder", USAGE)
-    if not (data_dir / KEY_FILE).is_file():
-        fail("no_signing_key", f"there is no {KEY_FILE} in {data_dir}", "The coordinator makes one at its first start")
+    before = os.umask(0o077)
     try:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.chmod(0o700)
-        before = os.umask(0o077)
-        try:
-            with (
-                closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as live,
-                closing(sqlite3.connect(target / DATABASE_FILE)) as copy,
-            ):
-                # Within one read: between two of its own a coordinator that writes makes SQLite begin anew, without end.
-                live.execute("BEGIN")
-                live.execute("SELECT 1 FROM sqlite_schema")
+        with store_errors(), closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as live:
+            signer = _begin_copy(live, data_dir)
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.chmod(0o700)
+            with closing(sqlite3.connect(target / DATABASE_FILE)) as copy:
                 live.backup(copy, pages=1024)
-            shutil.copyfile(data_dir / KEY_FILE, target / KEY_FILE)
-        finally:
-            os.umask(before)
+            signer.save(target / KEY_FILE)
     except (OSError, sqlite3.Error) as error:
         shutil.rmtree(target, ignore_errors=True)  # half a backup would look like a whole one
         _not_copied(target, error)
+    finally:
+        os.umask(before)
     if as_json:
         print_json({"folder": str(target), "files": [DATABASE_FILE, KEY_FILE]})
     else:

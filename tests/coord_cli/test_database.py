@@ -5,12 +5,17 @@ import json
 import sqlite3
 import stat
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from brain_coord.receipts.history import trusted_keys
+from brain_coord.receipts.signer import KEY_FILE, Signer
 from brain_coord.receipts.verify import verify_lines
+from brain_coord.store import signing
+from brain_coord.store.session import session
 from brain_coord.store.store import Store
 from tests.support.coordinator import brain_coord
 from tests.support.ports import free_port
@@ -46,6 +51,66 @@ async def test_a_backup_of_a_running_store_goes_on_with_the_same_chain(tmp_path)
     found = verify_lines(lines)
     assert found.bad is None
     assert found.receipts == 21
+
+
+async def check_goes_on(copy: Path, receipts: int) -> None:
+    """What was restored signs the one chain on with its current key."""
+    restored = await Store.open(copy)
+    last = await restored.append_receipt(draft(1000))
+    (history,) = await restored.signers()
+    found = verify_lines([sealed.line() async for sealed in restored.export_receipts()], trusted_keys(history))
+    await restored.close()
+    assert (found.bad, found.receipts) == (None, receipts + 1)
+    assert (restored.chain, last.signer) == (history["chain"], history["current"])
+
+
+async def test_a_backup_in_the_middle_of_a_key_rotation_holds_the_key_that_its_store_goes_on_with(tmp_path):
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    store = await Store.open(live)
+    await store.append_receipt(draft(1))
+    await store.close()
+    with session(live) as connection:
+        entry = signing.rotate(connection, live, 1_750_000_100.0)
+    assert Signer.load(live / KEY_FILE).key_id == entry.endorsed_by, "the file follows the store"
+    assert command(live, "backup", str(copy)).returncode == 0
+    assert Signer.load(copy / KEY_FILE).key_id == entry.key_id
+    await check_goes_on(copy, 1)
+
+
+async def test_backups_hold_a_key_and_a_store_that_belong_together_though_the_key_is_rotated_meanwhile(tmp_path):
+    live, done = tmp_path / "live", threading.Event()
+    store = await Store.open(live)
+    await store.append_receipt(draft(1))
+    await store.close()
+    with closing(sqlite3.connect(live / "coord.db", isolation_level=None)) as filled:
+        filled.execute("CREATE TABLE filling AS SELECT zeroblob(40000000)")
+
+    def rotate_on() -> None:
+        while not done.is_set():
+            with session(live) as connection:
+                signing.rotate(connection, live, time.time())
+            signing.finish_rotation(live)
+
+    rotating = asyncio.create_task(asyncio.to_thread(rotate_on))
+    try:
+        for number in range(4):
+            said = await asyncio.to_thread(command, live, "backup", str(tmp_path / str(number)))
+            assert said.returncode == 0, said.stderr
+    finally:
+        done.set()
+        await rotating
+    for number in range(4):
+        await check_goes_on(tmp_path / str(number), 1)
+
+
+def test_a_damaged_key_is_no_backup(tmp_path):
+    live, copy = tmp_path / "live", tmp_path / "copy"
+    brain_coord("keys", "new-chain", "--data-dir", str(live))
+    (live / "signing.key").write_text("x")
+    failed = command(live, "backup", str(copy))
+    assert failed.returncode == 78
+    assert failed.stderr.startswith("error [signing_key_damaged]")
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize("name", ["a#b", "a?b", "100%25"])
