@@ -6,7 +6,7 @@ line shows in the process list.
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -109,11 +109,13 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _serve(value: Any) -> tuple[tuple[str, str], ...]:
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for entry in _texts(value):
         model, separator, name = entry.partition("=")
         if not separator or not model or not name:
             raise ValueError("entries of the form ID=SERVED_NAME are expected")
+        if model in dict(pairs):
+            raise ValueError(f"one SERVED_NAME for each ID is expected, and {model} has two")
         pairs.append((model, name))
     if len(pairs) > MAX_MODELS:
         raise ValueError(f"at most {MAX_MODELS} models are expected")
@@ -317,7 +319,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], data_dir: Path
         data_dir: the flag `--data-dir`.
 
     Raises:
-        SettingsError: a value, the file or the token file cannot be used.
+        SettingsError: a value, the file or the token file cannot be used, or a flag would have no effect.
     """
     folder, folder_source = data_dir_of(data_dir, environ)
     path = folder / FILE_NAME
@@ -339,8 +341,42 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], data_dir: Path
             break
         else:
             values[each.name], sources[each.name] = each.default, "default"
-    warnings = (*_token(values, sources, content, folder), *stray_variables(environ))
+    idle = list(_without_effect(values, sources))
+    warnings = (*_token(values, sources, content, folder), *idle, *stray_variables(environ))
     return Settings(data_dir=folder, sources=sources, warnings=warnings, **values)
+
+
+_ONLY_FOR: Final[Mapping[str, EngineKind]] = {
+    "engine_url": "attach",
+    "engine_key": "attach",
+    "serve": "attach",
+    "context": "vllm",
+}
+"""Settings that mean something to one engine alone."""
+
+
+def _without_effect(values: dict[str, Any], sources: dict[str, str]) -> Iterator[str]:
+    """Take out what changes nothing beside the other values, with a line for each.
+
+    A flag is an error: whoever typed it just now meant something else than what would happen.
+    """
+    engine = values["engine"]
+    for name, only in _ONLY_FOR.items():
+        if not _unset(values[name]) and engine != only:
+            step = f"add --engine {only}, or leave it away"
+            yield _idle(sources[name], f"the engine is {engine}, and `{name}` is for {only}", step)
+            values[name], sources[name] = _BY_NAME[name].default, "default"
+    served = {model for model, _ in values["serve"]}
+    if served and (others := [model for model in values["models"] if model not in served]):
+        step = f"add --serve {others[0]}=NAME_AT_THE_SERVER, or leave it away"
+        yield _idle(sources["models"], f"{others[0]} is not among the models that `serve` names", step)
+        values["models"] = tuple(model for model in values["models"] if model in served)
+
+
+def _idle(source: str, why: str, next_step: str) -> str:
+    if _rank(source) == 0:
+        raise SettingsError(f"{source} would have no effect: {why}", next_step, USAGE)
+    return f"{source} has no effect: {why}"
 
 
 _RANK: Final = {"flag": 0, "environment": 1, "file": 2, "default": 3}

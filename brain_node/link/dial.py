@@ -57,11 +57,21 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 class Dialer:
-    """Opens websockets to one coordinator."""
+    """Opens websockets to one coordinator.
+
+    Raises:
+        LinkError: the CA file cannot be used, or would be of no use.
+    """
 
     def __init__(
         self, url: CoordinatorUrl, ca_file: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
+        if ca_file is not None and not url.secure:
+            step = "write https:// in front of its address, or leave the CA file away"
+            message = (
+                f"nothing is encrypted on the way to {url.base}, so that the CA file {ca_file} would check nothing"
+            )
+            raise LinkError(Fault("ca_file", message, step, exit_code=CONFIG))
         self.url = url
         self._context = tls_context(ca_file) if url.secure else None
         self._environ = os.environ if environ is None else environ

@@ -295,6 +295,8 @@ async def test_the_files_that_a_shell_allows_do_not_bound_the_jobs_of_a_node(dat
         (["http://127.0.0.1:9", "--engine", "attach"], {}, CONFIG, "--engine-url"),
         (["http://127.0.0.1:9", "--engine", "attach", "--engine-url", "x", "--serve", "a=b"], {}, CONFIG, "a"),
         (["https://x", "--engine", "mock", "--ca-file", "/no/such.pem"], {}, CONFIG, "/no/such.pem"),
+        (["http://x", "--engine", "mock", "--ca-file", "ca.pem"], {}, CONFIG, "write https://"),
+        (["http://x", "--engine-url", "http://127.0.0.1:8000"], {}, USAGE, "add --engine attach"),
         (["http://127.0.0.1:9", "--engine", "mock", "--catalog", "/no/such.toml"], {}, CONFIG, "/no/such.toml"),
         (["http://127.0.0.1:9"], {"BRAIN_NODE_SLOTS": "x"}, CONFIG, "BRAIN_NODE_SLOTS"),
     ],

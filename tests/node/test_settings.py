@@ -214,7 +214,44 @@ def test_lists_come_from_flags_commas_and_toml(folder):
     assert resolve({}, {}, folder).models == ("a", "b")
     assert resolve({}, {"BRAIN_NODE_MODELS": "c, d,"}, folder).models == ("c", "d")
     assert resolve({"models": ["e"]}, {"BRAIN_NODE_MODELS": "c"}, folder).models == ("e",)
-    assert resolve({"serve": ["x/y=z=1"]}, {}, folder).serve == (("x/y", "z=1"),)
+    assert resolve({"engine": "attach", "serve": ["x/y=z=1"]}, {}, folder).serve == (("x/y", "z=1"),)
+
+
+ATTACH = {"engine": "attach", "engine_url": "http://127.0.0.1:8000", "serve": ["a/b=x"]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "step"),
+    [
+        ({"engine_url": "http://127.0.0.1:8000"}, "flag --engine-url .* the engine is vllm", "--engine attach"),
+        ({"serve": ["a/b=x"], "engine": "mock"}, "flag --serve .* the engine is mock", "--engine attach"),
+        ({**ATTACH, "context": "4096"}, "flag --context .* the engine is attach", "--engine vllm"),
+        ({**ATTACH, "models": ["a/b", "c/d"]}, "flag --model .* c/d", "--serve c/d=NAME"),
+    ],
+)
+def test_a_flag_that_would_change_nothing_is_an_error_with_what_was_meant(folder, flags, words, step):
+    with pytest.raises(SettingsError, match=words) as caught:
+        resolve(flags, {}, folder)
+    assert caught.value.exit_code == USAGE
+    assert step in caught.value.next_step
+
+
+def test_what_changes_nothing_in_the_environment_or_the_file_is_told_and_taken_out(folder):
+    write(folder, 'engine_key = "SERVER-TESTSECRET"\nengine_url = "http://127.0.0.1:8000"\nserve = ["a/b=x"]\n')
+    settings = resolve({"engine": "mock"}, {"BRAIN_NODE_CONTEXT": "4096"}, folder)
+    told = " ".join(settings.warnings)
+    assert all(f"`{name}` is for" in told for name in ("engine_url", "engine_key", "serve", "context"))
+    assert "TESTSECRET" not in told
+    assert (settings.engine_url, settings.engine_key, settings.serve, settings.context) == (None, None, (), None)
+    assert settings.sources["serve"] == settings.sources["context"] == "default"
+    attached = resolve({"engine": "attach"}, {"BRAIN_NODE_MODELS": "a/b,c/d"}, folder)
+    assert (attached.models, attached.serve, attached.engine_key) == (("a/b",), (("a/b", "x"),), "SERVER-TESTSECRET")
+    assert "c/d is not among" in " ".join(attached.warnings)
+
+
+def test_a_model_that_is_served_under_two_names_is_an_error(folder):
+    with pytest.raises(SettingsError, match="a/b has two"):
+        resolve({**ATTACH, "serve": ["a/b=x", "a/b=y"]}, {}, folder)
 
 
 def test_the_data_folder_has_a_source_too(tmp_path):

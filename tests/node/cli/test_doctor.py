@@ -60,6 +60,9 @@ async def test_a_certificate_that_is_not_accepted(data_dir, tmp_path):
     async with RawCoordinator(tls=ca.server()) as coordinator:
         assert "--ca-file" in of(await look(data_dir, url=coordinator.url), "tls").next_step
         assert of(await look(data_dir, url=coordinator.url, ca_file=ca.ca_file), "tls").level == "ok"
+    unencrypted = of(await look(data_dir, url="http://127.0.0.1:9", ca_file=ca.ca_file), "coordinator")
+    assert (unencrypted.level, unencrypted.exit_code) == ("fail", CONFIG)
+    assert "https://" in unencrypted.next_step
 
 
 async def test_a_bad_address_is_the_joins_own_error(data_dir):

@@ -135,13 +135,28 @@ def test_what_was_said_in_this_shell_and_this_folder_holds_for_the_service_too(r
     monkeypatch.chdir(tmp_path)
     for name, value in {"URL": "https://c.example", "REGION": "eu west", "MODELS": "a/b,c/d"}.items():
         monkeypatch.setenv(f"BRAIN_NODE_{name}", value)
-    words = ("--ca-file", "ca.pem", "--slots", "4", "--ask", "0.25", "--serve", "a/b=x", "--json")
+    words = (
+        "--ca-file",
+        "ca.pem",
+        "--slots",
+        "4",
+        "--ask",
+        "0.25",
+        "--engine",
+        "attach",
+        "--serve",
+        "a/b=x",
+        "--serve",
+        "c/d=y",
+        "--json",
+    )
     for scope in ((), ("--system",)):
         result = run("service", "install", "--dry-run", *scope, *words)
         (line,) = (line for line in result.stdout.splitlines() if line.startswith("ExecStart="))
         said = line.partition(" join ")[2].split(" --data-dir ")[0]
         assert said == (
-            'https://c.example --model a/b --model c/d --slots 4 --region "eu west" --ask 0.25 --serve a/b=x '
+            'https://c.example --model a/b --model c/d --slots 4 --region "eu west" --ask 0.25 --engine attach '
+            f"--serve a/b=x --serve c/d=y "
             f"--ca-file {tmp_path / 'ca.pem'} --json"
         )
 

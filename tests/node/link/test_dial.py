@@ -99,6 +99,17 @@ def test_a_ca_file_that_cannot_be_used_ends_the_agent(tmp_path, content):
 
 
 @pytest.mark.case("F-06")
+def test_a_ca_file_for_a_way_without_encryption_is_a_mistake_and_says_so(tmp_path):
+    ca = PrivateCa(tmp_path)
+    with pytest.raises(LinkError) as caught:
+        Dialer(parse_coordinator("http://c.example"), ca.ca_file)
+    fault = caught.value.fault
+    assert (fault.code, fault.exit_code) == ("ca_file", CONFIG)
+    assert "nothing is encrypted on the way to http://c.example" in fault.message
+    assert "https://" in fault.next_step
+
+
+@pytest.mark.case("F-06")
 async def test_ipv6_works_with_brackets():
     async with RawCoordinator(host="::1") as coordinator, Linked(coordinator.url):
         await coordinator.link()
