@@ -19,6 +19,7 @@ class Answer:
     counted: int | None = None
     """Tokens by the model's own tokenizer, where the operator has it."""
     _sealed: StreamSample | None = None
+    _before_end: tuple["hashlib._Hash", int] | None = None
 
     def __init__(self, clock: StreamClock, kept: bytearray | None = None) -> None:
         """Args: `kept` gets the target's bytes, where somebody will look at the text; `None` for all others."""
@@ -36,6 +37,16 @@ class Answer:
         self.delivered_bytes += len(data)
         if self.kept is not None:
             self.kept += data
+
+    def ends_with(self, rest: bytes) -> None:
+        """These bytes, the last, are given to the client once the receipt, which tells of them, is durable."""
+        self._before_end = self.digest.copy(), self.delivered_bytes
+        self.passed_on(rest)
+
+    def end_not_given(self) -> None:
+        """The receipt was not to be had: the client gets an error in the place of the end."""
+        if self._before_end is not None:
+            self.digest, self.delivered_bytes = self._before_end
 
     @property
     def sha256(self) -> str:

@@ -153,7 +153,7 @@ class Generation:
                 await send_json(self._connection, 200, whole_bytes(record, result.body), reply_lines(record))
             else:
                 assert result.answer is not None
-                await asyncio.to_thread(result.answer.passed_on, result.body)
+                await asyncio.to_thread(result.answer.ends_with, result.body)
                 self._complete()
                 await self._keep()
                 body, end = whole_pieces(record, result.body)
@@ -172,7 +172,7 @@ class Generation:
         answer = self.record.result.answer
         assert answer is not None
         if rest:
-            answer.passed_on(rest)
+            answer.ends_with(rest)
         self.record.outcome = "completed"
         target = self.record.result.target
         if answer.kept is not None and self._watch is not None and target is not None:
@@ -189,8 +189,11 @@ class Generation:
 
     async def _finish_failed(self, error: ApiError) -> None:
         record, result = self.record, self.record.result
-        if result.body is not None:  # it was whole, but could not be recorded: the client gets nothing of it
-            result.answer = None
+        if result.answer is not None and (result.body is not None or result.tail is not None):
+            # It was whole, but could not be recorded: the client gets nothing of it, or not the end.
+            result.answer.end_not_given()
+            if not result.committed:
+                result.answer = None
         record.outcome = "incomplete" if result.committed else "deadline" if error.code == "deadline" else "failed"
         record.error_code = error.code
         await self._keep_anyhow()

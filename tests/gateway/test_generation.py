@@ -1,6 +1,7 @@
 """How one request ends when ends collide: a client that leaves at the worst moment, a journal that fails, a bug of ours."""
 
 import asyncio
+import hashlib
 import json
 from contextvars import Context
 from time import monotonic
@@ -206,6 +207,27 @@ async def test_of_a_whole_answer_that_could_not_be_recorded_at_once_the_receipt_
     (draft,) = journal.drafts
     assert (draft.outcome, draft.error_code, draft.response_sha256) == ("failed", "store_unavailable", None)
     assert draft.tokens.completion_billed is None
+    assert target.outcomes == ["completed"]
+
+
+async def test_of_a_stream_whose_end_could_not_be_recorded_at_once_the_receipt_tells_what_was_given_before_it():
+    target, journal, client = FakeTarget("t", STREAMED), Journal(failures=1), Connection()
+    await run(target, journal, client)
+    given, _, error = client.body.rstrip().rpartition(b"\n\n")
+    assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "store_unavailable"
+    (draft,) = journal.drafts
+    assert (draft.outcome, draft.error_code) == ("incomplete", "store_unavailable")
+    assert draft.response_sha256 == hashlib.sha256(given + b"\n\n").hexdigest()
+    assert target.outcomes == ["completed"]
+
+
+async def test_of_a_stream_that_is_all_end_and_could_not_be_recorded_at_once_nothing_was_given():
+    journal, client = Journal(failures=1), Connection()
+    target = FakeTarget("t", Play(body=STREAM[-3] + STREAM[-1]))
+    await run(target, journal, client)
+    assert (client.status, json.loads(client.body)["error"]["code"]) == (503, "store_unavailable")
+    (draft,) = journal.drafts
+    assert (draft.outcome, draft.response_sha256, draft.tokens.completion_billed) == ("failed", None, None)
     assert target.outcomes == ["completed"]
 
 
