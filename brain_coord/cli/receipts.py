@@ -5,11 +5,15 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TextIO
 
 import orjson
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 from sqlalchemy import Connection
 
 from brain_coord.cli.prune import prune
@@ -47,7 +51,7 @@ def verify(
     trusted = _trusted(signer, public_key)
     found = Verification(trusted)
     for path in files:
-        bad = _check(path, found)
+        bad = _check(path, found, quiet=as_json)
         if bad is not None:
             _say_bad(path, bad, found, as_json)
             raise typer.Exit(BAD)
@@ -146,9 +150,9 @@ def _histories(document: Any) -> list[Any]:
     return [document, *(others if isinstance(others, list) else ())]
 
 
-def _check(path: Path, found: Verification) -> Finding | None:
+def _check(path: Path, found: Verification, *, quiet: bool) -> Finding | None:
     try:
-        with sys.stdin.buffer if str(path) == "-" else path.open("rb") as file:
+        with sys.stdin.buffer if str(path) == "-" else path.open("rb") as file, _progress(found, quiet=quiet):
             for number, item in items_of(file):
                 try:
                     found.add(item)
@@ -157,6 +161,20 @@ def _check(path: Path, found: Verification) -> Finding | None:
     except OSError as error:
         fail("unreadable", f"cannot read {path}: {error.strerror or error}", "Name a file of receipts", USAGE)
     return None
+
+
+def _progress(found: Verification, *, quiet: bool) -> AbstractContextManager[object]:
+    """Shows on a terminal how far a check is, as one of a large chain takes minutes; it leaves nothing behind."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal or console.is_dumb_terminal:
+        return nullcontext()
+    return Live(
+        get_renderable=lambda: Text(f"{found.receipts} receipts checked"),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
 
 
 def _say_bad(path: Path, bad: Finding, found: Verification, as_json: bool) -> None:

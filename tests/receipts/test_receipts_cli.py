@@ -6,11 +6,13 @@ import contextlib
 import csv
 import json
 import os
+import pty
 import sqlite3
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +83,34 @@ def test_several_files_are_one_chain(tmp_path):
 
 def test_standard_input(export):
     assert answer("-", stdin="".join(LINES))["receipts"] == 5
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_terminal_is_told_how_far_a_long_check_is_and_nobody_else(more):
+    words = [sys.executable, "-m", "brain_coord", "receipts", "verify", "-", *more]
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        words, stdin=PIPE, stdout=PIPE, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    )
+    os.close(theirs)
+    shown = b""
+    program.stdin.write("".join(LINES).encode())
+    program.stdin.flush()
+    while not more and b"5 receipts checked" not in shown:
+        shown += os.read(ours, 4096)
+    said, _ = program.communicate(timeout=60)
+    if more:
+        with pytest.raises(OSError, match="Input/output"):  # the other end is closed, and nothing was written there
+            os.read(ours, 1)
+    os.close(ours)
+    assert program.returncode == 0
+    assert b"good: 5 receipts" in said or json.loads(said)["receipts"] == 5
+    assert b"checked" not in said
+
+
+def test_off_a_terminal_a_check_shows_no_progress(export):
+    words = [sys.executable, "-m", "brain_coord", "receipts", "verify", str(export)]
+    assert subprocess.run(words, capture_output=True, check=True).stderr == b""
 
 
 def test_a_given_key_or_history_pins_the_signer(export, tmp_path):
