@@ -190,13 +190,6 @@ class NodeDecision:
         """Reasons of every rejected candidate that is listed in the published order, by ascending id."""
         return {each.node.node_id: list(self._words(each)) for each in self.rejected}
 
-    @property
-    def rejection_counts(self) -> dict[str, int]:
-        """How many candidates were rejected for each reason; one with two reasons counts under both."""
-        counts = Counter(word for each in self.rejected for word in self._words(each))
-        counts.update(self.unlisted.reasons)
-        return dict(most_frequent(counts))
-
     @once
     def reason(self) -> str:
         """One sentence: the score of the node that was chosen, or why there is none."""
