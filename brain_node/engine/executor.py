@@ -170,7 +170,11 @@ class ActionExecutor:
         assert process is not None
         was_ready = self._machine.was_ready
         ended_by_us, said = process.running, self._log.tail()
-        leftovers = await process.end(term_grace_s)
+        try:
+            leftovers = await process.end(term_grace_s)
+        except Exception:  # an end that nobody hears of would be waited for without end
+            log.exception("engine_end_crashed", model=self._machine.spec.model_id)
+            leftovers = Leftovers(processes=(process.pid,))
         if probe is not None:
             await probe.close()
         if leftovers:
@@ -212,14 +216,12 @@ class ActionExecutor:
         self._post(Released(await self._held()))
 
     async def _held(self) -> str | None:
-        for record in tuple(self._unended):
-            if stubborn := await asyncio.to_thread(kill_all, record, 1.0):
-                return f"process {stubborn[0]} of the old engine does not end"
-            self._unended.remove(record)
-        if self._release_check is None:
-            return None
         try:
-            return await self._release_check()
+            for record in tuple(self._unended):
+                if stubborn := await asyncio.to_thread(kill_all, record, 1.0):
+                    return f"process {stubborn[0]} of the old engine does not end"
+                self._unended.remove(record)
+            return None if self._release_check is None else await self._release_check()
         except Exception:  # a broken check must not keep an engine down for ever
             log.exception("release_check_crashed", model=self._machine.spec.model_id)
             return None

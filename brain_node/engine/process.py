@@ -178,7 +178,10 @@ class EngineProcess:
         self._release()
         files = await asyncio.to_thread(clean_up, self._record)
         if not stubborn:
-            self._path.unlink(missing_ok=True)
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError:  # a disk that takes no writes any more
+                files = (*files, str(self._path))
         return Leftovers(stubborn, files)
 
     def _collect(self) -> None:

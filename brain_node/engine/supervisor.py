@@ -62,7 +62,8 @@ class EngineSupervisor:
         )
         self._mail: asyncio.Queue[Event | _Ask] = asyncio.Queue()
         self._owner: asyncio.Task[None] | None = None
-        self._begun = asyncio.Event()
+        self._begun = False
+        """Whether the last request to start was taken."""
         self._stops = 0
         self._listeners: list[Callable[[EngineView], None]] = []
         self._shown: tuple[Any, ...] = ()
@@ -72,12 +73,18 @@ class EngineSupervisor:
 
     async def start(self) -> None:
         """Begin, or begin anew after it failed; returns once that is under way."""
-        if self._owner is None or self._owner.done():
-            self._mail = asyncio.Queue()  # words to an earlier owner are void
-            self._owner = asyncio.create_task(self._own(), name=f"engine {self._machine.spec.slug}")
-        self._begun.clear()
-        self._mail.put_nowait("start")
-        await self._begun.wait()
+        while True:
+            owner, new = self._owner, False
+            if owner is None or owner.done():
+                self._mail = asyncio.Queue()  # words to an earlier owner are void
+                self._owner = owner = asyncio.create_task(self._own(), name=f"engine {self._machine.spec.slug}")
+                owner.add_done_callback(lambda _: self._changed.set())
+                new = True
+            self._begun = False
+            self._mail.put_nowait("start")
+            await self._wait_for(lambda: self._begun or owner.done())
+            if self._begun or new:  # else the owner was just ending: another one takes it
+                return
 
     async def stop(self, drain_s: float = 0.0, abort: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop for good; may be called at any time, also again with less patience, and during a start.
@@ -86,18 +93,20 @@ class EngineSupervisor:
             drain_s: how long running jobs may go on; new ones are refused at once.
             abort: ends the jobs that are left then. An engine that gets SIGTERM with streams open can hang for good.
         """
-        if self._owner is None or self._owner.done():
+        owner = self._owner
+        if owner is None or owner.done():
             return
         self._stops += 1
         try:
             loading = self._machine.state is State.STARTING
             self._mail.put_nowait("stop")
-            await self._wait_for(lambda: self._machine.state in (State.STOPPING, State.STOPPED))
+            stopping = (State.STOPPING, State.STOPPED)
+            await self._wait_for(lambda: self._machine.state in stopping or owner.done())
             if not await self._wait_for(self._idle, drain_s) and abort is not None:
                 await abort()
                 await self._wait_for(self._idle, 1.0)
             self._mail.put_nowait("end loading" if loading else "end")
-            await asyncio.wait([self._owner])
+            await asyncio.wait([owner])
         finally:
             self._stops -= 1
 
@@ -188,9 +197,11 @@ class EngineSupervisor:
             message = f"the supervision of this engine broke: {error!r}"
             self._machine.crashed(Cause(CauseKind.UNKNOWN, message, "report it"), self._clock())
         finally:
-            await self._executor.close()
+            try:
+                await self._executor.close()
+            except Exception:
+                log.exception("engine_not_tidied_up", model=self.spec.model_id)
             self._log.close()
-            self._begun.set()
             self._tell()
 
     def _actions(self, item: "Event | _Ask | None", now: float) -> list[Action]:
@@ -199,7 +210,7 @@ class EngineSupervisor:
             case None | "over":
                 return machine.tick(now)
             case "start":
-                self._begun.set()
+                self._begun = True
                 return machine.start(now)
             case "stop":
                 return machine.stop(now)

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -14,8 +16,9 @@ import aiohttp
 import pytest
 
 from brain_node.engine.causes import CauseKind
-from brain_node.engine.group import members
-from brain_node.engine.states import State
+from brain_node.engine.events import Action
+from brain_node.engine.group import Leftovers, members
+from brain_node.engine.states import EngineMachine, State
 from brain_node.engine.supervisor import EngineSupervisor
 from brain_node.engine.timing import Timing
 from brain_node.engine.view import EngineView
@@ -506,6 +509,86 @@ async def test_a_fault_of_our_own_ends_the_engine_and_is_shown(fake_engine):
     assert "supervision of this engine broke" in engine.view().sentence
     await eventually(lambda: members(process) == [])
     await engine.stop()
+
+
+@pytest.mark.parametrize("asked", ["stop", "drained stop"])
+async def test_a_stop_ends_with_an_owner_that_breaks_over_it(fake_engine, monkeypatch, asked):
+    engine = fake_engine()
+    await engine.start()
+    await ready(engine)
+    process, job = engine.record, engine.job() if asked == "drained stop" else None
+
+    def broken(machine: EngineMachine, now: float) -> list[Action]:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(EngineMachine, "stop", broken)
+    await asyncio.wait_for(engine.stop(drain_s=10.0 if job else 0.0), 20)
+    assert engine.view().state is State.FAILED
+    assert members(process) == []
+
+
+async def test_a_start_while_the_owner_is_just_ending_is_not_lost(fake_engine):
+    engine = fake_engine()
+    await engine.start()
+    await ready(engine)
+    engine._executor.do = None  # the next action raises in the owner
+    async with asyncio.timeout(20):
+        while engine.view().state is not State.FAILED:
+            await asyncio.sleep(0)
+    del engine._executor.do
+    assert not engine._owner.done()
+    await engine.start()
+    await ready(engine)
+    assert engine.view().starts == 2
+
+
+async def test_a_start_on_the_heels_of_a_stop_is_not_lost(fake_engine):
+    engine = fake_engine()
+    await engine.start()
+    await ready(engine)
+    stopping = asyncio.create_task(engine.stop())
+    await engine.wait_for_state(State.STOPPED, timeout_s=20)
+    await engine.start()
+    await asyncio.wait_for(stopping, 20)
+    await ready(engine)
+    assert engine.view().starts == 2
+
+
+async def test_an_end_that_cannot_be_tidied_up_is_an_end_all_the_same(fake_engine, data_dir):
+    engine = fake_engine()
+    await engine.start()
+    await ready(engine)
+    process = engine.record
+    (record,) = (data_dir / "run" / "engines").iterdir()
+    record.unlink()
+    (record / "in the way").mkdir(parents=True)  # as a disk that takes no writes any more
+    os.kill(process.pid, signal.SIGKILL)
+    assert await engine.wait_for_state(State.BACKING_OFF, timeout_s=20)
+    await eventually(lambda: engine.view().next_retry_s is not None or engine.view().starts == 2)
+    shutil.rmtree(record)
+    await ready(engine)
+    record.unlink()
+    record.mkdir()
+    await asyncio.wait_for(engine.stop(), 20)
+    assert engine.view().state is State.STOPPED
+    assert [left.files for left in engine.leftovers] == [(str(record),)] * 2
+    engine.leftovers.clear()
+
+
+async def test_an_end_that_breaks_is_heard_of_all_the_same(fake_engine):
+    engine = fake_engine()
+    await engine.start()
+    await ready(engine)
+    process = engine._executor.process
+
+    async def broken(term_grace_s: float) -> Leftovers:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    process.end = broken
+    os.kill(process.pid, signal.SIGKILL)
+    await eventually(lambda: engine.view().starts == 2)
+    await ready(engine)
+    engine.leftovers.clear()
 
 
 async def test_a_program_that_is_not_there_is_a_broken_install(fake_engine):
