@@ -31,6 +31,7 @@ class Query:
         node_request: region, budget and pinned node.
         mode: the one that holds; a class with several targets ranks them by it.
         wait_s: how long the request may wait for a slot, in seconds.
+        max_cost_usd: leaves out whom it is known to cost more with; asked with it is a class whose best target does.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Query:
     node_request: NodeRequest
     mode: Mode = Mode.AUTO
     wait_s: float = 0.0
+    max_cost_usd: float | None = None
 
 
 class Prospect(NamedTuple):

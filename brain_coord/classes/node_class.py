@@ -1,6 +1,7 @@
 """NATIVE_NETWORK, and the operator's own nodes in CLOUD_GPU: the same node router over two disjoint sets of nodes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -18,7 +19,7 @@ from brain_coord.fleet.routable import RoutableNodes
 from brain_coord.routing.auto_router import AutoNodeDecision, decide_auto_node
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.index import NodeIndex
-from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeState
+from brain_coord.routing.inputs import AUTO_MODEL, ClassState, ModelNeed, NodeRequest, NodeState
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.node_router import decide_node
 from brain_coord.routing.rejections import DEGRADED, NOT_BENCHMARKED, NOT_SERVED, OFFLINE
@@ -100,7 +101,7 @@ class NodeClass:
             key = (query, self.samples.estimates)
             if (found := self._nobody.get(key)) is not None:
                 return found
-        decision = self._decide(query, index)
+        decision = self._decide(query, index, output_tokens)
         if decision is None or decision.ranked:
             # There is nothing more to say.
             return Prospect(self._state(query, decision, index, output_tokens), decision)
@@ -112,7 +113,8 @@ class NodeClass:
         troubled = self._troubled(now)
         out = _out_until(troubled, now)
         index = self._routable.index(self._operator, out)
-        return self._prospect(query, self._decide(query, index), index, output_tokens, troubled, out, now)
+        decision = self._decide(query, index, output_tokens)
+        return self._prospect(query, decision, index, output_tokens, troubled, out, now)
 
     def _troubled(self, now: float) -> list[TargetHealth]:
         return [health for health in self.health.in_trouble(now) if self._is_ours(health.name)]
@@ -168,10 +170,13 @@ class NodeClass:
         node = self._registry.get(node_id)
         return node is not None and node.operator is self._operator
 
-    def _decide(self, query: Query, index: NodeIndex) -> NodeDecision | AutoNodeDecision | None:
+    def _decide(self, query: Query, index: NodeIndex, output_tokens: int) -> NodeDecision | AutoNodeDecision | None:
+        request = query.node_request
+        if query.max_cost_usd is not None and output_tokens:
+            request = _within(request, query.max_cost_usd * 1_000_000 / output_tokens)
         if query.model in self._needs:
-            return index.decide(query.node_request, query.model)
-        return index.decide_auto(query.node_request) if query.model == AUTO_MODEL else None
+            return index.decide(request, query.model)
+        return index.decide_auto(request) if query.model == AUTO_MODEL else None
 
     def _wait_s(
         self,
@@ -249,11 +254,17 @@ class NodeClass:
         self, query: Query, decided: NodeDecision | AutoNodeDecision
     ) -> Callable[[], NodeDecision | AutoNodeDecision]:
         """Over all nodes as they are now; among thousands that takes its time."""
-        del decided
+        request = decided.request  # not the query's: it may have been asked within a budget
         states = tuple(self._routable.index(self._operator).states())
         if query.model == AUTO_MODEL:
-            return partial(decide_auto_node, query.node_request, tuple(self._needs.values()), states)
-        return partial(decide_node, query.node_request, self._needs[query.model], states)
+            return partial(decide_auto_node, request, tuple(self._needs.values()), states)
+        return partial(decide_node, request, self._needs[query.model], states)
+
+
+def _within(request: NodeRequest, budget_usd_per_1m: float) -> NodeRequest:
+    """The same request with this budget, if its own is no smaller."""
+    own = request.max_ask_usd_per_1m
+    return replace(request, max_ask_usd_per_1m=budget_usd_per_1m if own is None else min(own, budget_usd_per_1m))
 
 
 def needs_of(catalog: Catalog) -> dict[str, ModelNeed]:

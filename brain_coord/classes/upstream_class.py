@@ -11,7 +11,7 @@ from brain_coord.classes.target import Target
 from brain_coord.classes.upstream import Offer, Upstream, UpstreamSpec
 from brain_coord.classes.upstream_ranking import Option, Ranked, rank_upstreams, wanted
 from brain_coord.routing.auto_router import AutoNodeDecision
-from brain_coord.routing.inputs import ClassState, NodeRequest
+from brain_coord.routing.inputs import ClassState, is_over
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.vocabulary import ResourceClass
 
@@ -112,16 +112,17 @@ class UpstreamClass:
             for offer in wanted(query, upstream.spec.offers.values())
         ]
         prompt_tokens = tokens_of(body) if offers else 0
+        costs = [offer.prices.cost_usd(query.path, prompt_tokens, output_tokens) for _, offer in offers]
         return [
             Option(
                 name=upstream.spec.name,
                 offer=offer,
-                cost_usd=offer.prices.cost_usd(query.path, prompt_tokens, output_tokens),
+                cost_usd=cost_usd,
                 load=upstream.active / upstream.spec.slots,
-                out=_barred(query.node_request, upstream.spec, offer) or upstream.health.out(now),
+                out=_barred(query, upstream.spec, offer, cost_usd) or upstream.health.out(now),
                 last=upstream.health.last(now, (query.path, offer.served)),
             )
-            for upstream, offer in offers
+            for (upstream, offer), cost_usd in zip(offers, costs, strict=True)
         ]
 
     def _wait_s(self, query: Query, ranked: Ranked, now: float) -> float:
@@ -130,7 +131,7 @@ class UpstreamClass:
             return 0.0
         for option in ranked.unable:
             spec, health = self.upstreams[option.name].spec, self.upstreams[option.name].health
-            if _barred(query.node_request, spec, option.offer) is None:
+            if _barred(query, spec, option.offer, option.cost_usd) is None:
                 ready = health.out_until(now)
                 if ready is None or ready - now < query.wait_s:
                     return query.wait_s
@@ -179,11 +180,14 @@ def tokens_of(body: bytes) -> int:
     return size // BYTES_PER_TOKEN + 1
 
 
-def _barred(request: NodeRequest, spec: UpstreamSpec, offer: Offer) -> str | None:
+def _barred(query: Query, spec: UpstreamSpec, offer: Offer, cost_usd: float | None) -> str | None:
     """What the client's own wishes hold against an upstream; they were made for nodes and bind it all the same."""
+    request = query.node_request
     if request.require_region and request.region is not None and spec.region != request.region:
         return f"not in {request.region}"
     budget, price = request.max_ask_usd_per_1m, offer.prices.completion_usd_per_1m
     if budget is not None and price is not None and price > budget:
         return "price above budget"
+    if is_over(cost_usd, query.max_cost_usd):
+        return "costs more than max_cost_usd"
     return None

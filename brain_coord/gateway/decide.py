@@ -1,7 +1,7 @@
 """Ask every class for its prospect and let the routers decide; nothing is reserved here."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.class_decision import ClassDecision, ClassRow
 from brain_coord.routing.class_router import decide_class
 from brain_coord.routing.dry_run import routing_sentence
-from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, NodeRequest
+from brain_coord.routing.inputs import AUTO_MODEL, ClassRequest, ClassState, NodeRequest, is_over
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.node_decision import NodeDecision
 from brain_coord.routing.privacy import may_see
@@ -168,6 +168,8 @@ class _Question:
     """What many requests ask alike, and what the class router made of it lately."""
 
     query: Query
+    within: Query
+    """The same, within the request's `max_cost_usd`."""
     class_request: ClassRequest
     decisions: Bounded[tuple[int, ...], ClassDecision] = field(default_factory=partial(Bounded, DECISIONS))
 
@@ -204,7 +206,11 @@ class Decider:
         query, tokens, body = question.query, _output_tokens(request), request.body
         prospects: dict[ResourceClass, Prospect] = {}
         for resource_class, backend in self._by_class.items():
-            prospects[resource_class] = backend.prospect(query, tokens, body)
+            prospect = backend.prospect(query, tokens, body)
+            if is_over(prospect.state.cost_usd, question.within.max_cost_usd):
+                within = backend.prospect(question.within, tokens, body)
+                prospect = within if within.state.available or within.wait_s > 0 else prospect
+            prospects[resource_class] = prospect
         # A class that stands where it stood has the same object for its state, kept alive by the decision.
         key = tuple(map(id, map(_STATE, prospects.values())))
         decision = question.decisions.get(key)
@@ -255,7 +261,8 @@ class Decider:
             mode=resolve_mode(class_request, self.community_first),
             wait_s=self.wait_s,
         )
-        return self._questions.keep(key, _Question(query, class_request))
+        within = replace(query, max_cost_usd=wishes.max_cost_usd)
+        return self._questions.keep(key, _Question(query, within, class_request))
 
     def target(
         self, request: ApiRequest, decision: Decision, passed: Set[str], *, failed: bool = False
@@ -330,4 +337,4 @@ def _is_over(request: ApiRequest, target: Target, most_usd: float) -> bool:
     """Whether a target is known to cost more than this for the request."""
     tokens = tokens_of(request.body), _output_tokens(request)
     cost_usd = target.prices.cost_usd(request.dialect.path, *tokens)
-    return cost_usd is not None and cost_usd > most_usd
+    return is_over(cost_usd, most_usd)

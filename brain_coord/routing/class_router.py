@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from brain_coord.routing.class_decision import ClassDecision, ClassRow, Penalties, rank
-from brain_coord.routing.inputs import ClassRequest, ClassState, is_known
+from brain_coord.routing.inputs import ClassRequest, ClassState, is_known, is_over
 from brain_coord.routing.modes import resolve_mode
 from brain_coord.routing.privacy import may_see, privacy_of
 from brain_coord.routing.vocabulary import CommunityFirst, Exclusion, Mode, Privacy, ResourceClass
@@ -43,16 +43,11 @@ def _exclusions(state: ClassState, request: ClassRequest, mode: Mode, privacy: P
         found.append(Exclusion.BROWSER_ONLY)
     if not may_see(state.resource_class, privacy, carries_plaintext=request.carries_plaintext):
         found.append(Exclusion.PRIVACY)
-    if _is_over(state.cost_usd, request.max_cost_usd):
+    if is_over(state.cost_usd, request.max_cost_usd):
         found.append(Exclusion.OVER_MAX_COST)
-    if _is_over(state.latency_ms, request.max_latency_ms):
+    if is_over(state.latency_ms, request.max_latency_ms):
         found.append(Exclusion.OVER_MAX_LATENCY)
     return tuple(found)
-
-
-def _is_over(value: float | None, limit: float | None) -> bool:
-    """A known value over a limit excludes; an unknown one does not."""
-    return is_known(value) and is_known(limit) and value > limit
 
 
 def _score(eligible: Sequence[ClassState], weights: ClassWeights) -> list[ClassRow]:

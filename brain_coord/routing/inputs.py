@@ -21,6 +21,11 @@ def is_known(value: float | None) -> TypeGuard[float]:
     return value is not None and 0.0 <= value < inf
 
 
+def is_over(value: float | None, limit: float | None) -> bool:
+    """Whether a known value is over a limit; an unknown one is not."""
+    return is_known(value) and is_known(limit) and value > limit
+
+
 @dataclass(frozen=True, slots=True)
 class ClassRequest:
     """A request as the class router sees it.

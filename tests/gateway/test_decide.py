@@ -3,11 +3,17 @@
 import asyncio
 import json
 from time import monotonic
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from brain_coord.classes.cloud import CloudClass
 from brain_coord.classes.node_class import NodeClass
+from brain_coord.classes.prices import Prices
+from brain_coord.classes.upstream import Offer as UpstreamOffer
+from brain_coord.classes.upstream import UpstreamSpec
+from brain_coord.classes.upstream_class import UpstreamClass
 from brain_coord.fleet.node import Node, Session
 from brain_coord.fleet.registry import Registry
 from brain_coord.gateway.auth import Caller
@@ -19,6 +25,7 @@ from brain_coord.gateway.picker import TargetPicker
 from brain_coord.gateway.result import Result
 from brain_coord.gateway.waiting import WaitingRoom
 from brain_coord.link.slot import SlotQueue
+from brain_coord.routing import Routing, replay, routing_record
 from brain_coord.routing.inputs import ClassState
 from brain_coord.routing.vocabulary import CommunityFirst, Plan, ResourceClass
 from brain_coord.store.records import Benchmark
@@ -40,12 +47,21 @@ def registry() -> Registry:
     return Registry(15.0)
 
 
-def join(registry: Registry, number: int = 1, *, operator: bool = False, online: bool = True) -> Node:
+def join(
+    registry: Registry,
+    number: int = 1,
+    *,
+    operator: bool = False,
+    online: bool = True,
+    ask: float | None = None,
+) -> Node:
     node = registry.add(Node(node_id=f"N-{number:016X}", public_key=b"", operator=operator))
     node.measured.benchmarks[MODEL] = Benchmark(node.node_id, MODEL, 50.0, 10.0, None, "", 0.0)
     if online:
         session = Session(str(number), None, SlotQueue(lambda _: None), str(number), "", 0.0, 0.0)
-        registry.connect(node, session, Report(), Offer(models=(ModelOffer(id=MODEL, loaded=True),), slots=4), ())
+        registry.connect(
+            node, session, Report(), Offer(models=(ModelOffer(id=MODEL, loaded=True),), slots=4, ask_usd_per_1m=ask), ()
+        )
     return node
 
 
@@ -136,6 +152,81 @@ def test_a_node_cannot_be_named_for_a_model_that_only_others_serve(registry):
     with pytest.raises(ApiError) as told:
         decision(registry, "m", [far], node="N-0000000000000001")
     assert told.value.message == "no Brain Node serves m, so none can be named for it; leave out `node`"
+
+
+def asking(decider: Decider, **wishes) -> list[str]:
+    """Who would be asked for an answer of 1,000 tokens at most, in turn; else what keeps the classes out."""
+    asked = request(privacy="PUBLIC", max_tokens=1000, **wishes)
+    made, names = decider.decide(asked, Caller("k", Plan.PAID)), []
+    while (target := decider.target(asked, made, set(names))) is not None:
+        names.append(target.name)
+    node = made.node_decision
+    assert node is None or replay(routing_record(Routing(None, node))).same
+    return names or [str(each) for row in made.class_decision.rows if row.state.supported for each in row.exclusions]
+
+
+@pytest.mark.parametrize("model", [MODEL, "brain/auto"])
+@pytest.mark.parametrize("operator", [True, False])
+def test_a_class_whose_best_node_is_too_dear_is_judged_by_one_that_is_not(registry, model, operator):
+    dear = join(registry, 1, operator=operator, ask=2.0)
+    cheap = join(registry, 2, operator=operator, ask=0.5)
+    assert registry.reserve(cheap)
+    assert registry.reserve(cheap)
+    name = ResourceClass.CLOUD_GPU if operator else ResourceClass.NATIVE_NETWORK
+    decider = Decider([NodeClass(name, registry, CATALOG, operator=operator)], CATALOG, CommunityFirst.FREE)
+    both, one = [dear.node_id, cheap.node_id], [cheap.node_id]
+    limits = [None, 0.002, 0.0019, 0.0005, 0.0004]
+    told = [asking(decider, model=model, max_cost_usd=most) for most in limits]
+    assert told == [both, both, one, one, ["over_max_cost"]]
+    whole = decider.decide(
+        request(model=model, privacy="PUBLIC", max_tokens=1000, max_cost_usd=0.001), Caller("k", Plan.PAID)
+    )
+    node = whole.node_decision
+    assert decider.whole(whole, node)().to_dict() == node.to_dict()
+    assert node.rejections[dear.node_id] == ["ask above budget"]
+
+
+@pytest.mark.parametrize("operator", [True, False])
+def test_a_request_waits_for_the_one_node_that_is_not_too_dear(registry, operator):
+    join(registry, 1, operator=operator, ask=2.0)
+    cheap = join(registry, 2, operator=operator, ask=0.5)
+    for _ in range(4):
+        assert registry.reserve(cheap)
+    name = ResourceClass.CLOUD_GPU if operator else ResourceClass.NATIVE_NETWORK
+    decider = Decider([NodeClass(name, registry, CATALOG, operator=operator)], CATALOG, CommunityFirst.FREE)
+    asked = request(model=MODEL, privacy="PUBLIC", max_tokens=1000, max_cost_usd=0.001)
+    made = decider.decide(asked, Caller("k", Plan.PAID))
+    assert (made.worth_waiting, made.class_decision.selected) == (True, None)
+    assert made.shortage().endswith("01: ask above budget; N-0000000000000002: no free slot)")
+
+
+def test_a_class_whose_best_upstream_is_too_dear_is_judged_by_one_that_is_not(registry):
+    def upstream(name: str, usd: float, quality: float) -> UpstreamSpec:
+        offers = {"m": UpstreamOffer("m", "m", Prices(0.0, usd), quality)}
+        return UpstreamSpec(name, "http://192.0.2.1/v1", offers, frozenset({"/v1/chat/completions"}))
+
+    def made(upstream, offer, *_):
+        return SimpleNamespace(name=upstream.spec.name, model=offer.served, prices=offer.prices)
+
+    own = NodeClass(ResourceClass.CLOUD_GPU, registry, CATALOG, operator=True)
+    for kind in (ResourceClass.EXTERNAL_MODEL, ResourceClass.CLOUD_GPU):
+        some = UpstreamClass(kind, made)
+        some.configure([upstream("good", 2.0, 1.0), upstream("cheap", 0.5, 0.1)])
+        backend = some if kind is ResourceClass.EXTERNAL_MODEL else CloudClass(own, some)
+        decider = Decider([backend], CATALOG, CommunityFirst.FREE)
+        limits = [None, 0.002, 0.0019, 0.0005, 0.0004]
+        told = [asking(decider, mode="QUALITY", max_cost_usd=most) for most in limits]
+        assert told == [["good", "cheap"], ["good", "cheap"], ["cheap"], ["cheap"], ["over_max_cost"]]
+
+
+def test_own_nodes_that_are_too_dear_leave_a_request_to_an_own_server_that_is_not(registry):
+    join(registry, 1, operator=True, ask=2.0)
+    offers = {MODEL: UpstreamOffer(MODEL, MODEL, Prices(0.0, 0.5), None)}
+    servers = UpstreamClass(ResourceClass.CLOUD_GPU, lambda upstream, offer, *_: FakeTarget(upstream.spec.name))
+    servers.configure([UpstreamSpec("server", "http://192.0.2.1/v1", offers, frozenset({"/v1/chat/completions"}))])
+    own = NodeClass(ResourceClass.CLOUD_GPU, registry, CATALOG, operator=True)
+    decider = Decider([CloudClass(own, servers)], CATALOG, CommunityFirst.FREE)
+    assert asking(decider, model=MODEL, max_cost_usd=0.001) == ["server"]
 
 
 @pytest.mark.parametrize("model", [MODEL, "brain/auto"])
