@@ -73,18 +73,21 @@ class EngineSupervisor:
 
     async def start(self) -> None:
         """Begin, or begin anew after it failed; returns once that is under way."""
-        while True:
-            owner, new = self._owner, False
-            if owner is None or owner.done():
-                self._mail = asyncio.Queue()  # words to an earlier owner are void
-                self._owner = owner = asyncio.create_task(self._own(), name=f"engine {self._machine.spec.slug}")
-                owner.add_done_callback(lambda _: self._changed.set())
-                new = True
-            self._begun = False
-            self._mail.put_nowait("start")
-            await self._wait_for(lambda: self._begun or owner.done())
-            if self._begun or new:  # else the owner was just ending: another one takes it
-                return
+        owner = self._owner
+        if owner is not None and not owner.done() and await self._ask_to_start(owner):
+            return
+        if self._owner is owner:  # there is none, or it was just ending: another one takes it
+            self._mail = asyncio.Queue()  # words to an earlier owner are void
+            self._owner = asyncio.create_task(self._own(), name=f"engine {self._machine.spec.slug}")
+            self._owner.add_done_callback(lambda _: self._changed.set())
+        assert self._owner is not None
+        await self._ask_to_start(self._owner)
+
+    async def _ask_to_start(self, owner: "asyncio.Task[None]") -> bool:
+        self._begun = False
+        self._mail.put_nowait("start")
+        await self._wait_for(lambda: self._begun or owner.done())
+        return self._begun
 
     async def stop(self, drain_s: float = 0.0, abort: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop for good; may be called at any time, also again with less patience, and during a start.

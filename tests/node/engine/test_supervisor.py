@@ -532,12 +532,11 @@ async def test_a_start_while_the_owner_is_just_ending_is_not_lost(fake_engine):
     await engine.start()
     await ready(engine)
     engine._executor.do = None  # the next action raises in the owner
-    async with asyncio.timeout(20):
-        while engine.view().state is not State.FAILED:
-            await asyncio.sleep(0)
+    owner = engine._owner
+    await eventually(lambda: engine.view().state is State.FAILED, every_s=0)
     del engine._executor.do
-    assert not engine._owner.done()
-    await engine.start()
+    assert not owner.done()
+    await asyncio.gather(engine.start(), engine.start())
     await ready(engine)
     assert engine.view().starts == 2
 
