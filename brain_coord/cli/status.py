@@ -8,6 +8,9 @@ from brain_coord.cli.rows import print_rows
 from brain_coord.cli.running import ask_running
 from brain_coord.cli.store_access import AsJson, DataDir, print_json
 
+CLOCKS_S: Final = 60.0
+"""As the log: clocks that differ by less are not worth a word."""
+
 HEADS: Final = ("coordinator", "address", "nodes", "heard", "")
 
 
@@ -44,5 +47,7 @@ def lines(seen: dict[str, Any]) -> list[str]:
 
 def _row(each: dict[str, Any], own: str) -> list[str]:
     heard = "this one" if each["name"] == own else f"{each['heard_s_ago']} s ago"
-    note = "leaving" if each["leaving"] else "" if each["reachable"] else "not reached at this address"
-    return [each["name"], each["address"], str(each["nodes"]), heard, note]
+    notes = ["leaving"] if each["leaving"] else [] if each["reachable"] else ["not reached at this address"]
+    if abs(ahead_s := each["clock_ahead_s"]) > CLOCKS_S:
+        notes.append(f"its clock is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}")
+    return [each["name"], each["address"], str(each["nodes"]), heard, ", ".join(notes)]

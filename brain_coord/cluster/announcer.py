@@ -6,6 +6,7 @@ Only what goes into a message is decided here; when one leaves, and how, is the 
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from brain_coord.cluster.facts import facts_of
@@ -81,7 +82,8 @@ class Announcer:
 
     def beat(self, address: str, *, leaving: bool) -> dict[str, Any]:
         """We are there, and this was our last numbered message."""
-        return self._message("beat", protocol=PROTOCOL, seq=self._seq, address=address, leaving=leaving)
+        clocks = {"clock": monotonic(), "wall_s": time.time()}
+        return self._message("beat", protocol=PROTOCOL, seq=self._seq, address=address, leaving=leaving, **clocks)
 
     def decided(self, node_id: str) -> dict[str, Any]:
         """An operator decided something about a node here: the others read it from the store."""

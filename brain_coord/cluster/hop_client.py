@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 import secrets
 import ssl
-import time
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any, Final
 
 import aiohttp
 
 from brain_coord.cluster.secret import ClusterSecret
+from brain_coord.cluster.view import Peer
 from brain_coord.gateway.http import RequestHeaders
 
 JOB_PATH: Final = "/cluster/v1/job"
@@ -61,13 +62,14 @@ class HopClient:
             skip_auto_headers=("user-agent",),
         )
 
-    def _headers(self, to: str, path: str, body: bytes, claims: Mapping[str, Any]) -> dict[str, str]:
+    def _headers(self, to: Peer, path: str, body: bytes, claims: Mapping[str, Any]) -> dict[str, str]:
         proof = self._secret.prove(
             {
                 "from": self._name,
-                "to": to,
+                "to": to.name,
+                "run": to.run,
                 "path": path,
-                "at_s": time.time(),
+                "at": monotonic() + to.clock_ahead,
                 "nonce": secrets.token_hex(12),
                 "sha256": hashlib.sha256(body).hexdigest(),
                 **claims,
@@ -75,32 +77,28 @@ class HopClient:
         )
         return {PROOF: proof, "content-type": "application/octet-stream"}
 
-    async def post(
-        self, to: str, address: str, path: str, body: bytes, claims: Mapping[str, Any]
-    ) -> aiohttp.ClientResponse:
+    async def post(self, to: Peer, path: str, body: bytes, claims: Mapping[str, Any]) -> aiohttp.ClientResponse:
         """Send one request; returns when the status has come.
 
         Raises:
             aiohttp.ClientError: there is no connection, or it broke.
         """
         headers = self._headers(to, path, body, claims)
-        return await self._session.post(address + path, data=body, headers=headers, allow_redirects=False)
+        return await self._session.post(to.address + path, data=body, headers=headers, allow_redirects=False)
 
-    async def socket(
-        self, to: str, address: str, path: str, claims: Mapping[str, Any]
-    ) -> aiohttp.ClientWebSocketResponse:
+    async def socket(self, to: Peer, path: str, claims: Mapping[str, Any]) -> aiohttp.ClientWebSocketResponse:
         """Open a websocket.
 
         Raises:
             aiohttp.ClientError: it was refused, or there is no connection.
         """
         headers = self._headers(to, path, b"", claims)
-        return await self._session.ws_connect(address + path, headers=headers, max_msg_size=0, autoclose=False)
+        return await self._session.ws_connect(to.address + path, headers=headers, max_msg_size=0, autoclose=False)
 
-    async def answers(self, to: str, address: str) -> bool:
+    async def answers(self, to: Peer) -> bool:
         """Whether a coordinator is at its address, and takes what we send."""
         try:
-            async with asyncio.timeout(ALIVE_S), await self.post(to, address, ALIVE_PATH, b"", {}) as response:
+            async with asyncio.timeout(ALIVE_S), await self.post(to, ALIVE_PATH, b"", {}) as response:
                 return response.status == 200 and await response.read() == ALIVE
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False

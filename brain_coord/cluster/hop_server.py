@@ -1,7 +1,6 @@
 """The receiving side of hops: jobs of other coordinators for nodes that are linked here, and what they saw of those nodes."""
 
 import asyncio
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -153,7 +152,7 @@ class HopServer:
         self, path: str, scope: Scope, receive: Receive, lease: BodyLease
     ) -> tuple[Mapping[str, Any], bytes]:
         headers = headers_of(scope)
-        claims = self.door.admit(proof_of(headers), path, time.time())
+        claims = self.door.admit(proof_of(headers), path, monotonic())
         body = await read_body(receive, headers, limit_bytes=self.body_bytes, idle_s=BODY_IDLE_S, lease=lease)
         if not same_body(claims, body):
             raise NotOurs("a proof for another body")

@@ -60,13 +60,13 @@ class HopsOut:
 
     async def job(self, where: Elsewhere, body: bytes, claims: Mapping[str, Any]) -> aiohttp.ClientResponse:
         """Hand a job over to the coordinator that holds the node."""
-        return await self._client.post(where.replica, self._address(where.replica), JOB_PATH, body, claims)
+        return await self._client.post(self._peer(where.replica), JOB_PATH, body, claims)
 
-    def _address(self, replica: str) -> str:
+    def _peer(self, replica: str) -> Peer:
         peer = self._view.peers.get(replica)
         if peer is None:
             raise aiohttp.ConnectionTimeoutError(f"the coordinator {replica} is not there")
-        return peer.address
+        return peer
 
     def unreachable(self, replica: str, cause: str) -> None:
         """A coordinator is not reached at its address: give it no more jobs until it is."""
@@ -79,7 +79,7 @@ class HopsOut:
     async def _look_for(self, peer: Peer) -> None:
         while self._view.peers.get(peer.name) is peer:
             await asyncio.sleep(LOOK_S)
-            if await self._client.answers(peer.name, peer.address):
+            if await self._client.answers(peer):
                 log.info("a coordinator is reached again", replica=peer.name)
                 self._follow(self._view.reached(peer.name, reachable=True))
                 return
@@ -97,9 +97,9 @@ class HopsOut:
         for exchange in tuple(self._open.get(replica, ())):
             exchange.cut()
 
-    async def answers(self, replica: str, address: str) -> bool:
+    async def answers(self, peer: Peer) -> bool:
         """Whether a coordinator answers at its address, though it is not heard."""
-        return await self._client.answers(replica, address)
+        return await self._client.answers(peer)
 
     def event(self, where: Elsewhere, **members: Any) -> None:
         """Tell a node's holder what was seen of it, once; what is lost then counts for nothing."""
@@ -108,7 +108,7 @@ class HopsOut:
     async def _tell(self, replica: str, body: bytes) -> None:
         try:
             async with asyncio.timeout(EVENT_S):
-                response = await self._client.post(replica, self._address(replica), EVENT_PATH, body, {})
+                response = await self._client.post(self._peer(replica), EVENT_PATH, body, {})
                 await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             log.info("an outcome was not told", replica=replica, cause=type(error).__name__)
@@ -132,5 +132,5 @@ class HopsOut:
         peer = self._view.peers.get(ticket.partition(stray_slots.MARK)[0])
         if peer is None:
             return False
-        await stray_slots.pass_on(self._client, peer.name, peer.address, ticket, scope, receive, send)
+        await stray_slots.pass_on(self._client, peer, ticket, scope, receive, send)
         return True

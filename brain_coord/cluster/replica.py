@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Any, Final
@@ -24,7 +25,7 @@ from brain_coord.cluster.remote_target import RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.cluster.spread import ROUND_S
-from brain_coord.cluster.view import Effect, Kind, SharedView
+from brain_coord.cluster.view import PROTOCOL, Effect, Kind, Peer, SharedView
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
@@ -39,6 +40,9 @@ log = structlog.get_logger("brain.cluster")
 PREFIX: Final = "/cluster/"
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
+
+CLOCKS_S: Final = 60.0
+"""Wall clocks that differ by more are told of."""
 
 MOVE_S: Final = 10.0
 """A node on its way from one coordinator to the next pauses for 4 s at most; so long its absence counts for nothing."""
@@ -79,7 +83,7 @@ class Replica:
         self.meters = ClusterMeters(
             self.bus, meters, settings.secret.prefix, f"{name}:{self.run_id}", 3 * settings.ttl_s
         )
-        self._door = Doorkeeper(settings.secret, name)
+        self._door = Doorkeeper(settings.secret, name, self.run_id)
         self.server = HopServer(registry, self._door, self.view.own.get, body_bytes, bodies, self._mark)
         self.hops = HopsOut(settings, name, self.view, self._follow, self._spawn)
         self._announcer = Announcer(self.view, registry, self.server.given, name, self.run_id)
@@ -92,6 +96,9 @@ class Replica:
         self._together = False
         self._twin = False
         self._strangers: set[str] = set()
+        self._wall_ahead_s: dict[str, float] = {}
+        """How far the wall clocks of the others are ahead of ours, as their last beats say."""
+        self._apart: set[str] = set()
         self.leaving = False
         self._tasks: set[asyncio.Task[object]] = set()
         registry.on_touch.append(self._announcer.mark)
@@ -142,7 +149,7 @@ class Replica:
         while True:
             await self._beat()
             now = monotonic()
-            addresses = {name: peer.address for name, peer in self.view.peers.items()}
+            peers = dict(self.view.peers)
             late = self.view.expire(now)
             self._follow(late)
             together = self.together
@@ -150,13 +157,15 @@ class Replica:
                 # Without Redis the silence of the others says nothing of them: what they stream for us goes on.
                 for effect in late:
                     if effect.kind is Kind.LEFT:
-                        self._spawn(self._give_up(effect.subject, addresses[effect.subject]))
+                        self._spawn(self._give_up(peers[effect.subject]))
             if together is not self._together:
                 self._together = together
                 if together:
                     log.info("together with the cluster", replicas=self.view.present())
                 else:
                     log.warning("alone: Redis is away", cause=self.bus.fault, limits="hold for this coordinator alone")
+            if together:  # else the last beats are old
+                self._compare_clocks()
             self.meters.recount()
             await asyncio.sleep(self.settings.beat_s)
 
@@ -191,8 +200,20 @@ class Replica:
         if message["from"] == self.name and message["run"] == self.run_id:
             self._echo_at = now
             return
+        if message["type"] == "beat" and message.get("protocol") == PROTOCOL:
+            self._wall_ahead_s[message["from"]] = message["wall_s"] - time.time()
         self._announcer.claim_marked(now)
         self._follow(self.view.hear(message, now))
+
+    def _compare_clocks(self) -> None:
+        """Nothing waits for wall clocks, and yet receipts and tokens are dated by them."""
+        ahead = {name: self._wall_ahead_s.get(name, 0.0) for name in self.view.peers}
+        apart = {name for name, ahead_s in ahead.items() if abs(ahead_s) > CLOCKS_S}
+        for name in sorted(apart - self._apart):
+            log.warning("the clocks are apart", replica=name, ahead_s=round(ahead[name]), dates="receipts and tokens")
+        for name in sorted(self._apart - apart):
+            log.info("the clocks agree again", replica=name)
+        self._apart = apart
 
     def _follow(self, effects: Iterable[Effect]) -> None:
         for kind, subject in effects:
@@ -219,13 +240,13 @@ class Replica:
             elif kind is Kind.LEFT:
                 log.warning("coordinator left", replica=subject)
 
-    async def _give_up(self, replica: str, address: str) -> None:
+    async def _give_up(self, peer: Peer) -> None:
         """A coordinator was not heard: if it does not answer either, end what it streams, as no connection may tell."""
-        if await self.hops.answers(replica, address):
-            log.warning("a coordinator answers, and is not heard over Redis", replica=replica)
+        if await self.hops.answers(peer):
+            log.warning("a coordinator answers, and is not heard over Redis", replica=peer.name)
             return
-        self.hops.cut(replica)
-        self.server.cancel_from(replica)
+        self.hops.cut(peer.name)
+        self.server.cancel_from(peer.name)
 
     def _counts(self, node: Node) -> bool:
         """Whether we count a node's uptime: its holder does, and for those that are away one of us, if we all agree on whom."""
@@ -311,6 +332,7 @@ class Replica:
             "leaving": self.leaving,
             "reachable": True,
             "heard_s_ago": 0.0,
+            "clock_ahead_s": 0.0,
         }
         others = [
             {
@@ -319,6 +341,7 @@ class Replica:
                 "leaving": peer.leaving,
                 "reachable": peer.reachable,
                 "heard_s_ago": round(now - peer.heard_at, 1),
+                "clock_ahead_s": round(self._wall_ahead_s.get(peer.name, 0.0), 1),
             }
             for peer in self.view.peers.values()
         ]

@@ -15,7 +15,7 @@ import orjson
 
 MAC_BYTES: Final = 32
 FRESH_S: Final = 60.0
-"""How old a proof may be, and how far two coordinators' wall clocks may be apart."""
+"""How old a proof may be."""
 
 LEAST_CHARS: Final = 32
 """Shortest secret; `openssl rand -hex 32` makes one of 64."""
@@ -84,14 +84,19 @@ class Doorkeeper:
     Args:
         secret: of the cluster.
         name: of this coordinator: a proof made for another is worth nothing here.
+        run: of this process: nor is one made for an earlier one, which knew what was used before.
     """
 
     secret: ClusterSecret
     name: str
+    run: str
     _seen: dict[str, float] = field(default_factory=dict)
 
-    def admit(self, header: str, path: str, wall_s: float) -> dict[str, Any]:
+    def admit(self, header: str, path: str, now: float) -> dict[str, Any]:
         """The claims of a hop whose body has still to be compared with `sha256` in them.
+
+        Its age is told on this coordinator's own monotonic clock, which each beat shows to the others: wall clocks that
+        differ, or jump, would shut coordinators out.
 
         Raises:
             NotOurs: it may not come in.
@@ -99,13 +104,13 @@ class Doorkeeper:
         claims = self.secret.proved(header)
         if claims["to"] != self.name or claims["path"] != path:
             raise NotOurs("a proof for another coordinator or another path")
-        if abs(wall_s - claims["at_s"]) > FRESH_S:
-            raise NotOurs(f"a proof of another time; the coordinators' clocks may differ by {FRESH_S:g} s at most")
-        while self._seen and wall_s - self._seen[next(iter(self._seen))] > 2 * FRESH_S:
+        if claims.get("run") != self.run or abs(now - claims["at"]) > FRESH_S:
+            raise NotOurs("a proof of another time, or for this coordinator before it was started again")
+        while self._seen and now - self._seen[next(iter(self._seen))] > 2 * FRESH_S:
             del self._seen[next(iter(self._seen))]
         if claims["nonce"] in self._seen:
             raise NotOurs("a proof that was used before")
-        self._seen[claims["nonce"]] = wall_s
+        self._seen[claims["nonce"]] = now
         return claims
 
 

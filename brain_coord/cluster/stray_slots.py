@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any, Final
 
 import aiohttp
@@ -11,6 +11,7 @@ import structlog
 
 from brain_coord.cluster.hop_client import SLOT_PATH, HopClient, proof_of
 from brain_coord.cluster.secret import Doorkeeper, NotOurs
+from brain_coord.cluster.view import Peer
 from brain_coord.gateway.http import Receive, Scope, Send, headers_of
 from brain_coord.link.socket import accept, peer_address, refuse
 
@@ -22,14 +23,12 @@ MARK: Final = "~"
 Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-async def pass_on(
-    hop: HopClient, name: str, address: str, ticket: str, scope: Scope, receive: Receive, send: Send
-) -> None:
+async def pass_on(hop: HopClient, peer: Peer, ticket: str, scope: Scope, receive: Receive, send: Send) -> None:
     """Hold a node's slot connection open to the coordinator that gave the ticket."""
     claims = {"ticket": ticket, "address": peer_address(scope)}
     try:
         async with asyncio.timeout(10.0):
-            socket = await hop.socket(name, address, SLOT_PATH, claims)
+            socket = await hop.socket(peer, SLOT_PATH, claims)
     except (aiohttp.ClientError, TimeoutError, OSError):
         await refuse(receive, send, 401, "the slot ticket is not valid; tickets end with their session")
         return
@@ -71,7 +70,7 @@ async def _down(socket: aiohttp.ClientWebSocketResponse, send: Send) -> None:
 async def take(door: Doorkeeper, slot: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
     """A slot that another coordinator passes on: as if the node had come here itself."""
     try:
-        claims = door.admit(proof_of(headers_of(scope)), SLOT_PATH, time.time())
+        claims = door.admit(proof_of(headers_of(scope)), SLOT_PATH, monotonic())
     except NotOurs as error:
         log.warning("slot refused", cause=str(error), address=peer_address(scope))
         await refuse(receive, send, 403, "not a coordinator of this cluster")

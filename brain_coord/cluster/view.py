@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Of these messages and of the hop. Coordinators of another one go on by themselves until all are of one version."""
 
 
@@ -65,6 +65,7 @@ class Peer:
         earlier: the processes before it. If one of them is heard again, two bear the name, and the newest has it.
         address: where its hop is served.
         reachable: whether our last job reached it there; what it says is taken in all the same.
+        clock_ahead: how far its monotonic clock is ahead of ours; what we send it is dated by that.
         seq: the number of its last message that was taken in; `None` while all of it is awaited.
         stale: nodes that it has not named again since it began to tell all of it.
     """
@@ -75,6 +76,7 @@ class Peer:
     heard_at: float
     leaving: bool = False
     reachable: bool = True
+    clock_ahead: float = 0.0
     seq: int | None = None
     stale: set[str] = field(default_factory=set)
     earlier: frozenset[str] = frozenset()
@@ -169,7 +171,7 @@ class SharedView:
                 effects.append(Effect(Kind.ASK, name))
             elif peer.seq is None:
                 effects.append(Effect(Kind.ASK, name))  # our question, or its answer, was lost
-            peer.address = message["address"]
+            peer.address, peer.clock_ahead = message["address"], message["clock"] - now
             if message["leaving"] and not peer.leaving:
                 peer.leaving = True
                 effects += [Effect(Kind.NODE, node_id) for node_id in self._of(name)]

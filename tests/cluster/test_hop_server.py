@@ -26,7 +26,12 @@ class Holder:
         self.registry.on_event.append(lambda node, outcome: self.told.append(outcome.result))
         self.lag: LoopLag = self.registry.lessons.lag
         self.server = HopServer(
-            self.registry, Doorkeeper(ClusterSecret("s" * 40), "b"), {}.get, 1000, BodyBudget(1000), lambda node: None
+            self.registry,
+            Doorkeeper(ClusterSecret("s" * 40), "b", "run"),
+            {}.get,
+            1000,
+            BodyBudget(1000),
+            lambda node: None,
         )
         self.node = self.registry.add(Node("N-1", b"key"))
         self.node.session = Session("s", None, NoSlots(), "ticket", "203.0.113.7", 0.0, 0.0)

@@ -64,7 +64,7 @@ class Member:
 
     def hear(self, name, run, address="http://127.0.0.1:1"):
         beat = {"type": "beat", "from": name, "run": run, "seq": 0, "address": address}
-        self.replica._hear({**beat, "leaving": False, "protocol": PROTOCOL})
+        self.replica._hear({**beat, "leaving": False, "protocol": PROTOCOL, "clock": monotonic(), "wall_s": 0.0})
 
     def join(self, number):
         node = self.registry.add(Node(f"N-{number:016X}", b"key"))

@@ -6,7 +6,7 @@ from brain_coord.cluster.secret import FRESH_S, ClusterSecret, Doorkeeper, NotOu
 
 SECRET = ClusterSecret("k" * 40)
 PATH = "/cluster/v1/job"
-CLAIMS = {"from": "a", "to": "b", "path": PATH, "at_s": 1000.0, "nonce": "n1", "sha256": "00", "node": "N1"}
+CLAIMS = {"from": "a", "to": "b", "path": PATH, "run": "1", "at": 1000.0, "nonce": "n1", "sha256": "00", "node": "N1"}
 
 
 def test_a_message_of_ours_is_read_and_any_other_refused():
@@ -26,7 +26,7 @@ def test_a_message_is_no_proof_of_a_hop_and_a_proof_no_message():
 
 
 def test_a_hop_comes_in_once():
-    door = Doorkeeper(SECRET, "b")
+    door = Doorkeeper(SECRET, "b", "1")
     header = SECRET.prove(CLAIMS)
     assert door.admit(header, PATH, 1000.0)["node"] == "N1"
     with pytest.raises(NotOurs, match="used before"):
@@ -34,24 +34,25 @@ def test_a_hop_comes_in_once():
 
 
 @pytest.mark.parametrize(
-    ("change", "wall_s", "path"),
+    ("change", "now", "path"),
     [
         ({"to": "c"}, 1000.0, PATH),
+        ({"run": "0"}, 1000.0, PATH),
         ({}, 1000.0, "/cluster/v1/event"),
         ({}, 1000.0 + FRESH_S + 1, PATH),
         ({}, 1000.0 - FRESH_S - 1, PATH),
     ],
-    ids=["made for another", "for another path", "old", "from the future"],
+    ids=["made for another", "made for the process before", "for another path", "old", "from the future"],
 )
-def test_a_proof_holds_for_one_receiver_one_path_and_a_short_time(change, wall_s, path):
+def test_a_proof_holds_for_one_receiver_one_path_and_a_short_time(change, now, path):
     with pytest.raises(NotOurs):
-        Doorkeeper(SECRET, "b").admit(SECRET.prove({**CLAIMS, **change}), path, wall_s)
+        Doorkeeper(SECRET, "b", "1").admit(SECRET.prove({**CLAIMS, **change}), path, now)
 
 
 @pytest.mark.parametrize("header", ["", ".", "a.b", "e30=.AAAA", "ü.ü"])
 def test_rubbish_is_refused_without_a_fault(header):
     with pytest.raises(NotOurs):
-        Doorkeeper(SECRET, "b").admit(header, PATH, 1000.0)
+        Doorkeeper(SECRET, "b", "1").admit(header, PATH, 1000.0)
 
 
 def test_a_changed_claim_breaks_the_proof():
@@ -59,13 +60,13 @@ def test_a_changed_claim_breaks_the_proof():
     other = SECRET.prove({**CLAIMS, "node": "N2"}).partition(".")[0]
     assert text != other
     with pytest.raises(NotOurs):
-        Doorkeeper(SECRET, "b").admit(f"{other}.{mac}", PATH, 1000.0)
+        Doorkeeper(SECRET, "b", "1").admit(f"{other}.{mac}", PATH, 1000.0)
 
 
 def test_used_proofs_are_forgotten_when_they_are_too_old_to_be_used_again():
-    door = Doorkeeper(SECRET, "b")
+    door = Doorkeeper(SECRET, "b", "1")
     for number in range(1000):
-        door.admit(SECRET.prove({**CLAIMS, "nonce": str(number), "at_s": float(number)}), PATH, float(number))
+        door.admit(SECRET.prove({**CLAIMS, "nonce": str(number), "at": float(number)}), PATH, float(number))
     assert len(door._seen) <= 2 * FRESH_S + 2
 
 

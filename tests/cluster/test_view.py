@@ -14,7 +14,7 @@ def view(name: str = "a") -> SharedView:
 
 
 def beat(name: str = "b", seq: int = 0, run: str = "1", leaving: bool = False, protocol: int = PROTOCOL) -> dict:
-    members = {"seq": seq, "address": f"http://{name}", "leaving": leaving, "protocol": protocol}
+    members = {"seq": seq, "address": f"http://{name}", "leaving": leaving, "protocol": protocol, "clock": 0.0}
     return {"type": "beat", "from": name, "run": run, **members}
 
 

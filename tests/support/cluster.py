@@ -46,8 +46,9 @@ class Cluster:
         for name in names:
             self.start(name)
 
-    def start(self, name: str, redis_url: str | None = None) -> CoordinatorProcess:
-        """One replica, for the first time or again; by a way of its own to Redis, if that is given the first time."""
+    def start(self, name: str, redis_url: str | None = None, **more: str) -> CoordinatorProcess:
+        """One replica, for the first time or again; by a way of its own to Redis, and with more in its environment, if
+        that is given the first time."""
         known = self.replicas.get(name)
         if known is not None:
             known.restart()
@@ -59,7 +60,7 @@ class Cluster:
         secret = folder / "secret"
         secret.touch(mode=0o600)
         secret.write_text(self.secret)
-        env = self.env if redis_url is None else {**self.env, "BRAIN_COORD_CLUSTER_URL": redis_url}
+        env = {**self.env, **more} if redis_url is None else {**self.env, "BRAIN_COORD_CLUSTER_URL": redis_url, **more}
         port = config.split("port = ")[1].split("\n")[0]
         replica = CoordinatorProcess(folder, *self._more, env=env, port=int(port))
         self.replicas[name] = replica

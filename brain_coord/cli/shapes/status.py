@@ -30,6 +30,8 @@ class Member(Shape):
     reachable: bool
     """Whether jobs reach it at its address."""
     heard_s_ago: float
+    clock_ahead_s: float
+    """How far its wall clock is ahead of that of the one that was asked."""
     nodes: int
     """Nodes whose link it holds."""
 
