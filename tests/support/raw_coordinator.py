@@ -155,6 +155,8 @@ class RawCoordinator:
         """HTTP status and headers to answer a handshake with, instead of accepting it."""
         self.on_hello: Callable[[RawLink], Any] | None = None
         """Called instead of the welcome."""
+        self._busy: set[asyncio.Task[None]] = set()
+        """Connections that are with `on_hello`."""
 
     async def __aenter__(self) -> "RawCoordinator":
         await self.start()
@@ -178,9 +180,11 @@ class RawCoordinator:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Go away as a stopped server does."""
+        """Go away as a stopped server does; an `on_hello` that still waits, as when its test failed, waits no more."""
         if self._server is not None:
             self._server.close()
+            for task in self._busy:
+                task.cancel()
             await self._server.wait_closed()
             self._server = None
 
@@ -229,7 +233,13 @@ class RawCoordinator:
         assert verify_hello(hello, KEY, nonce) is None
         link = RawLink(socket, hello, nonce)
         if self.on_hello is not None:
-            await self.on_hello(link)
+            task = asyncio.current_task()
+            assert task is not None
+            self._busy.add(task)
+            try:
+                await self.on_hello(link)
+            finally:
+                self._busy.discard(task)
         else:
             await link.welcome(f"ticket-{nonce}", **self._welcome)
         await self._links.put(link)
