@@ -42,9 +42,7 @@ async def test_an_attached_server_is_offered_under_the_catalogs_name(data_dir):
         options = ("--engine-url", engine.url, "--serve", f"{model}=served-name", "--slots", "3", "--region", "eu")
         async with NodeProcess(coordinator.url, data_dir, *options, engine="attach"):
             link = await coordinator.link()
-            offer = link.hello["offer"]
-            while not offer["models"]:
-                offer = (await link.next("offer"))["offer"]
+            offer = await link.offered()
             assert (offer["models"][0]["id"], offer["slots"], offer["region"]) == (model, 3, "eu")
             reply = await (await coordinator.slot()).ask(CHAT.replace(b"brain/mock", model.encode()), model=model)
     assert reply.body == b'data: {"model":"%s"}\n\ndata: [DONE]\n\n' % model.encode()
@@ -90,8 +88,7 @@ async def test_sigterm_lets_streams_end_takes_no_jobs_says_so_and_exits_with_0(d
             assert (await slot.next())["type"] == "accepted"
         third = await coordinator.slot()
         node.signal()
-        while not (await link.next("heartbeat"))["draining"]:
-            pass
+        await link.draining()
         refused = await third.ask(CHAT)
         assert (refused.accepted, refused.end["cause"]) == (False, "draining")
         for slot in (first, second):
@@ -110,8 +107,7 @@ async def test_a_second_sigterm_ends_it_at_once(data_dir):
         await slot.job(endless)
         assert (await slot.next())["type"] == "accepted"
         node.signal()
-        while not (await link.next("heartbeat"))["draining"]:
-            pass
+        await link.draining()
         node.signal()
         assert await node.exit_code() == OK
         await slot.socket.wait_closed()
@@ -192,8 +188,7 @@ async def test_drain_survives_a_restart_until_resume(data_dir):
         async with NodeProcess(coordinator.url, data_dir) as node:
             link = await coordinator.link()
             assert (await brain_node("drain", *folder))[0] == OK
-            while not (await link.next("heartbeat"))["draining"]:
-                pass
+            await link.draining()
             node.signal()
             assert await node.exit_code() == OK
         async with NodeProcess(coordinator.url, data_dir) as node:
@@ -216,8 +211,7 @@ async def test_a_full_disk_keeps_nobody_from_draining_and_floods_no_journal(data
         link = await coordinator.link()
         code, out, err = await brain_node("drain", "--data-dir", str(data_dir))
         assert (code, "draining" in out, "a restart forgets it" in err) == (OK, True, True)
-        while not (await link.next("heartbeat"))["draining"]:
-            pass
+        await link.draining()
         assert (await node.status())["draining"]
         node.signal()
         assert await node.exit_code() == OK
@@ -273,9 +267,7 @@ async def test_the_files_that_a_shell_allows_do_not_bound_the_jobs_of_a_node(dat
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         try:
             link = await coordinator.link()
-            offer = link.hello["offer"]
-            while not offer["models"]:
-                offer = (await link.next("offer"))["offer"]
+            await link.offered()
             await link.say("open_slots", n=80)
             for _ in range(80):
                 await coordinator.slot()

@@ -41,13 +41,6 @@ def env(tmp_path):
     return {"BRAIN_NODE_ENGINES_DIR": str(tmp_path / "engines")}
 
 
-async def offered(link) -> dict:
-    offer = link.hello["offer"]
-    while not offer["models"]:
-        offer = (await link.next("offer"))["offer"]
-    return offer
-
-
 def engines_of(tmp_path) -> list[psutil.Process]:
     """Every process that has something of this test's engines on its command line."""
     found = []
@@ -63,7 +56,7 @@ async def test_an_engine_is_launched_offered_and_gone_after_a_stop(tmp_path, opt
     async with RawCoordinator() as coordinator:
         async with NodeProcess(coordinator.url, tmp_path / "data", *options, env=env, engine="vllm") as node:
             link = await coordinator.link()
-            assert (await offered(link))["models"][0]["id"] == "test/small"
+            assert (await link.offered())["models"][0]["id"] == "test/small"
             reply = await (await coordinator.slot()).ask(CHAT, model="test/small")
             assert reply.end["ok"]
             state = await node.status()
@@ -79,7 +72,7 @@ async def test_a_stop_with_streams_running_lets_them_end_and_leaves_no_engine(tm
     make_environment(tmp_path / "engines", Flavour.CPU, FakeVllm(tokens=20, token_s=0.05))
     async with RawCoordinator() as coordinator:
         async with NodeProcess(coordinator.url, tmp_path / "data", *options, env=env, engine="vllm") as node:
-            await offered(await coordinator.link())
+            await (await coordinator.link()).offered()
             slots = [await coordinator.slot(), await coordinator.slot()]
             for slot in slots:
                 await slot.job(CHAT, model="test/small")
@@ -99,13 +92,12 @@ async def test_a_second_sigterm_leaves_no_engine_either(tmp_path, options, env):
     async with RawCoordinator() as coordinator:
         async with NodeProcess(coordinator.url, tmp_path / "data", *options, env=env, engine="vllm") as node:
             link = await coordinator.link()
-            await offered(link)
+            await link.offered()
             slot = await coordinator.slot()
             await slot.job(CHAT, model="test/small")
             assert (await slot.next())["type"] == "accepted"
             node.signal()
-            while not (await link.next("heartbeat"))["draining"]:
-                pass
+            await link.draining()
             node.signal()
             assert await node.exit_code() == OK
         assert engines_of(tmp_path) == []
@@ -115,13 +107,13 @@ async def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path, options, 
     make_environment(tmp_path / "engines", Flavour.CPU, FakeVllm(ignore_term=True, child=True))
     async with RawCoordinator() as coordinator:
         async with NodeProcess(coordinator.url, tmp_path / "data", *options, env=env, engine="vllm") as node:
-            await offered(await coordinator.link())
+            await (await coordinator.link()).offered()
             node.signal(signal.SIGKILL)
             await node.exit_code()
         left = engines_of(tmp_path)
         assert left
         async with NodeProcess(coordinator.url, tmp_path / "data", *options, env=env, engine="vllm") as node:
-            await offered(await coordinator.link())
+            await (await coordinator.link()).offered()
             assert not {p.pid for p in left} & {p.pid for p in engines_of(tmp_path)}
             node.signal()
             assert await node.exit_code() == OK
@@ -160,6 +152,7 @@ async def test_a_driver_call_that_hangs_holds_up_no_heartbeat_and_no_pong(tmp_pa
         stalled, n = False, 0
         while not stalled:
             n += 1
+            assert n < 1000, "the driver's silence is not told"
             await link.say("ping", n=n)
             assert (await link.next("pong"))["n"] == n
             await link.next("heartbeat")

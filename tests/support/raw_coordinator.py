@@ -36,13 +36,25 @@ class RawLink:
     async def say(self, kind: str, **fields: Any) -> None:
         await self.socket.send(orjson.dumps({"type": kind, **fields}).decode())
 
-    async def next(self, kind: str) -> dict[str, Any]:
-        """The next message of one kind; others are dropped."""
+    async def next(self, kind: str, true: Callable[[dict[str, Any]], object] = lambda _: True) -> dict[str, Any]:
+        """The next message of one kind for which `true` holds; others are dropped."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 message = await self.heard.get()
-                if message["type"] == kind:
+                if message["type"] == kind and true(message):
                     return message
+
+    async def draining(self) -> None:
+        """Return once the node says that it takes no new jobs."""
+        await self.next("heartbeat", lambda beat: beat["draining"])
+
+    async def offered(self) -> dict[str, Any]:
+        """The first offer that has a model."""
+        said = self.hello
+        if not said["offer"]["models"]:
+            said = await self.next("offer", lambda message: message["offer"]["models"])
+        offer: dict[str, Any] = said["offer"]
+        return offer
 
     async def welcome(self, ticket: str, **changes: Any) -> None:
         limits = {"body_bytes": BODY_BYTES, "frame_bytes": FRAME_BYTES, "spare_slots": 2} | changes.pop("limits", {})

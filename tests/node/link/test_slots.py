@@ -163,10 +163,10 @@ async def test_all_slots_and_their_jobs_end_with_the_session():
 
 
 async def _slot_with(coordinator: RawCoordinator, ticket: str):
-    while True:
-        slot = await coordinator.slot()
-        if slot.ticket == ticket:
-            return slot
+    async with asyncio.timeout(20):
+        while (slot := await coordinator.slot()).ticket != ticket:
+            pass
+    return slot
 
 
 async def test_a_node_that_offers_nothing_holds_no_slots_and_opens_them_when_it_does():
