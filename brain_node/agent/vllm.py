@@ -14,7 +14,7 @@ from brain_node.agent.cards import held_reason, lost_reason
 from brain_node.agent.hardware import Hardware
 from brain_node.agent.source import Changed, one_line
 from brain_node.agent.token_rate import generated_tokens
-from brain_node.agent.vllm_engine import SETTLED, LaunchedEngine, spec_of
+from brain_node.agent.vllm_engine import LaunchedEngine, spec_of
 from brain_node.agent.weights import Weights
 from brain_node.contract.catalog import Catalog
 from brain_node.contract.limits import MAX_SLOTS
@@ -201,20 +201,21 @@ class VllmSource:
         self._start(engines)
 
     def _start(self, engines: list[LaunchedEngine]) -> None:
-        """Start engines; those that share a card measure it, so never two of them at a time."""
-        groups: list[list[LaunchedEngine]] = []
         for engine in engines:
-            mine = set(engine.placement.gpu_uuids)
-            for group in groups:
-                if not mine or any(mine & set(each.placement.gpu_uuids) for each in group):
-                    group.append(engine)
-                    break
-            else:
-                groups.append([engine])
-        for group in groups:
-            for engine in group:
-                engine.waits = True
-            self._spawn(self._bring_up(group))
+            self._spawn(engine.supervisor.start())
+
+    def _may_launch(self, engine: LaunchedEngine) -> bool:
+        """Whether no other engine on its cards, or on the CPU, comes up or goes.
+
+        Each measures what is free, so they take turns, after crashes too.
+        """
+        mine = set(engine.placement.gpu_uuids)
+        return not any(
+            other.supervisor.settling
+            for other in self.engines
+            if other is not engine
+            and (mine & set(other.placement.gpu_uuids) or not (mine or other.placement.gpu_uuids))
+        )
 
     def _engine(self, placement: Placement) -> LaunchedEngine:
         assert self._env is not None
@@ -226,18 +227,13 @@ class VllmSource:
             await self._hardware.sample()
             return held_reason(placement, self._hardware.inventory)
 
-        return LaunchedEngine(
-            placement, spec_of(placement, self._env, folder), self._around, fetch, held, self._changed
-        )
+        def may_launch() -> bool:
+            return self._may_launch(engine)
 
-    async def _bring_up(self, group: list[LaunchedEngine]) -> None:
-        for engine in group:
-            engine.waits = False
-            if engine.lost is not None:  # it is started when its card is back
-                continue
-            await engine.supervisor.start()
-            if engine is not group[-1]:
-                await engine.supervisor.wait_for_state(*SETTLED)
+        engine = LaunchedEngine(
+            placement, spec_of(placement, self._env, folder), self._around, fetch, held, may_launch, self._changed
+        )
+        return engine
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -14,14 +14,9 @@ from brain_node.engine.spec import EngineSpec, vllm_program
 from brain_node.engine.states import State
 from brain_node.engine.supervisor import EngineSupervisor
 from brain_node.engine.surroundings import Surroundings
-from brain_node.engine.view import EngineView
+from brain_node.engine.view import WAITS, EngineView
 from brain_node.plan.records import Placement
 from brain_node.relay.lease import Endpoint, Outcome
-
-SETTLED: Final = (State.READY, State.FAILED, State.BACKING_OFF, State.STOPPED)
-"""States in which an engine does not take memory right now that another one could be measured against."""
-
-_WAITS: Final = "waits for its turn: engines on one card, or on the CPU, start one after the other"
 
 ClaimedState = Literal["downloading", "starting", "ready", "stalled", "stopping", "failed", "backing_off"]
 CLAIMED: Final[dict[State, ClaimedState]] = {
@@ -66,6 +61,7 @@ class LaunchedEngine:
         surroundings: what this agent's engines share.
         fetch: how its weights come, when they are not on the disk.
         release_check: what may keep it from starting again.
+        may_launch: whether it is its turn to start.
         changed: called when what can be offered changed, or the words about it.
     """
 
@@ -76,15 +72,14 @@ class LaunchedEngine:
         surroundings: Surroundings,
         fetch: FetchWeights | None,
         release_check: Callable[[], Awaitable[str | None]],
+        may_launch: Callable[[], bool],
         changed: Callable[[], None],
     ) -> None:
         self.placement = placement
-        self.supervisor = EngineSupervisor(spec, surroundings, fetch, release_check)
+        self.supervisor = EngineSupervisor(spec, surroundings, fetch, release_check, may_launch)
         self.active = 0
         self.lost: str | None = None
         """Why its card cannot be used; the engine is stopped until the card is back."""
-        self.waits = False
-        """Whether an engine before it on the same card has to be up first."""
         self.rate = TokenRate()
         self._changed = changed
         self._view = self.supervisor.view()
@@ -136,8 +131,8 @@ class LaunchedEngine:
         view = self.supervisor.view()
         if self.lost is not None:
             return EngineClaim(model=self.model_id, state="failed", cause=one_line(self.lost))
-        if self.waits:
-            return EngineClaim(model=self.model_id, state="starting", cause=_WAITS)
+        if view.waits:
+            return EngineClaim(model=self.model_id, state="starting", cause=WAITS)
         cause = view.cause.message if view.cause and not view.ready else None
         return EngineClaim(
             model=self.model_id,
@@ -154,14 +149,12 @@ class LaunchedEngine:
         shown = view.as_json()
         if self.lost is not None:
             shown["sentence"] = f"{self.lost}; it starts by itself once that is over"
-        elif self.waits:
-            shown |= {"state": "waiting", "sentence": _WAITS}
         more = {"lost": self.lost, "runs_on": place, "slots": self.placement.slots, "tokens_s": self.rate.tokens_s}
         return {**shown, **more}
 
     def _viewed(self, view: EngineView) -> None:
         self._view = view
-        shown = (view.state, view.context, view.base_url, view.cause.kind if view.cause else None)
+        shown = (view.state, view.waits, view.context, view.base_url, view.cause.kind if view.cause else None)
         if shown != self._shown:
             self._shown = shown
             self._changed()

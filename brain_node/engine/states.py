@@ -6,6 +6,7 @@ model listed by the engine's own listener, and one token as proof. After that on
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -76,6 +77,8 @@ class EngineMachine:
     start_backoff: Backoff
     crash_backoff: Backoff
     needs_fetch: bool = False
+    may_launch: Callable[[], bool] = lambda: True
+    """Asked at each launch: false while an engine on the same card comes up or goes, as each measures what is free there."""
     state: State = State.STOPPED
     since: float = 0.0
     """When the state began (monotonic seconds)."""
@@ -88,6 +91,8 @@ class EngineMachine:
     """From launch to ready, of the last time."""
     held: str | None = None
     """What keeps it from starting again, such as memory that did not come back."""
+    waits: bool = False
+    """Whether it would start now if it were its turn."""
     _run: _Run | None = None
     _failures: Counter[CauseKind] = field(default_factory=Counter)
     _own_cause: Cause | None = None
@@ -205,6 +210,12 @@ class EngineMachine:
                 return self._settle(self._cause_of_end(cause), held, now, run)
 
     def _launch(self, now: float) -> list[Action]:
+        self.waits = not self.may_launch()
+        if self.waits:
+            self.next_start_at = now + self.timing.look_starting_s
+            if self.state is not State.BACKING_OFF:
+                self._go(State.BACKING_OFF, now)
+            return []
         self.starts += 1
         self._run = _Run(self.starts, now, now + self.timing.look_starting_s, Vitality(self.timing, life_at=now))
         self._own_cause, self.next_start_at, self.held = None, None, None
@@ -298,7 +309,7 @@ class EngineMachine:
         return self._after_end(cause, now, was_ready=run.ready_at is not None)
 
     def _after_end(self, cause: Cause, now: float, *, was_ready: bool) -> list[Action]:
-        self.cause = cause
+        self.cause, self.waits = cause, False
         self._failures[cause.kind] += 1
         self.decision = decide(cause, self.spec, self._failures, was_ready=was_ready)
         delay_s = (self.crash_backoff if was_ready else self.start_backoff).down(now)
@@ -344,6 +355,7 @@ class EngineMachine:
 
     def _go(self, state: State, now: float) -> None:
         self.state, self.since = state, now
+        self.waits = self.waits and state is State.BACKING_OFF
 
     # --- causes that the machine itself finds ---------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class EngineSupervisor:
         surroundings: what this agent's engines share.
         fetch: how its weights are fetched before the first start; `None` when they are on the disk.
         release_check: asked after each end, before the next start.
+        may_launch: asked at each start, the first one too: whether it is its turn.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EngineSupervisor:
         surroundings: Surroundings,
         fetch: FetchWeights | None = None,
         release_check: ReleaseCheck | None = None,
+        may_launch: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = surroundings.clock
         self._machine = EngineMachine(
@@ -54,6 +56,7 @@ class EngineSupervisor:
             start_backoff=Backoff(surroundings.timing.start_backoff, surroundings.draw),
             crash_backoff=Backoff(surroundings.timing.crash_backoff, surroundings.draw),
             needs_fetch=fetch is not None,
+            may_launch=may_launch,
             since=surroundings.clock(),
         )
         self._log = EngineLog(log_path(surroundings.data_dir, spec.slug))
@@ -118,6 +121,13 @@ class EngineSupervisor:
         """Whether a stop is under way: a start would come too early."""
         return self._stops > 0
 
+    @property
+    def settling(self) -> bool:
+        """Whether its process comes up or goes, so that what it leaves of a card is not to be measured now."""
+        if self._machine.state is State.STARTING:
+            return True
+        return self._executor.process is not None and self._machine.state not in (State.READY, State.STALLED)
+
     def job(self) -> EngineJob | None:
         """Give the engine a job: note its signs of life there. `None` when it takes none now."""
         vitality = self._machine.vitality
@@ -151,7 +161,8 @@ class EngineSupervisor:
             active=vitality.active if vitality else 0,
             cause=machine.cause,
             note=machine.decision.note if machine.decision else "",
-            next_retry_s=max(0.0, retry_at - now) if retry_at is not None else None,
+            next_retry_s=max(0.0, retry_at - now) if retry_at is not None and not machine.waits else None,
+            waits=machine.waits,
             progress=self._executor.progress if machine.state is State.DOWNLOADING else None,
             last_line=self._log.last_line if machine.state is State.STARTING else "",
             log_path=str(self._log.path),
@@ -245,7 +256,7 @@ class EngineSupervisor:
         view = self.view()
         quiet = replace(view, elapsed_s=0.0, next_retry_s=None, last_line="")
         self._changed.set()
-        key = (quiet, self._machine.next_start_at)
+        key = (quiet, None if view.waits else self._machine.next_start_at)
         if key == self._shown:
             return
         was = self._shown[0].state if self._shown else None

@@ -1,10 +1,12 @@
 """What others may see of an engine: one frozen record, free of secrets, for status, heartbeats and panels."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from brain_node.engine.causes import Cause
 from brain_node.engine.states import State
+
+WAITS: Final = "waits for its turn: engines on one card, or on the CPU, start one after the other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class EngineView:
     note: str
     """What was decided about that, such as a smaller context."""
     next_retry_s: float | None
+    waits: bool
+    """Whether it would start now if it were its turn."""
     progress: DownloadProgress | None
     last_line: str
     """The newest line of its log while it starts, else empty."""
@@ -75,6 +79,8 @@ class EngineView:
     @property
     def sentence(self) -> str:
         """One line for people."""
+        if self.waits:
+            return WAITS
         match self.state:
             case State.DOWNLOADING if self.progress:
                 return f"downloading, {self.progress.sentence}"
@@ -96,7 +102,7 @@ class EngineView:
         return {
             "model": self.model_id,
             "replica": self.replica,
-            "state": self.state.value,
+            "state": "waiting" if self.waits else self.state.value,
             "elapsed_s": round(self.elapsed_s, 1),
             "pid": self.pid,
             "port": self.port,

@@ -166,14 +166,35 @@ async def test_engines_that_share_a_card_start_one_after_the_other(make_source, 
     source = make_source(Flavour.CUDA, {"one": 6 * GIB, "two": 6 * GIB})
     seen = []
     await source.start(lambda: seen.append([engine.supervisor.view().state for engine in source.engines]))
+    await eventually(lambda: "waits for its turn" in str(source.claims()[1].cause))
     assert source.claims()[1].state == "starting"
-    assert "waits for its turn" in source.claims()[1].cause
     assert source.details()[1]["state"] == "waiting"
     assert "waits for its turn" in source.details()[1]["sentence"]
     await ready(source, 2)
     assert [row["sentence"] for row in source.details()] == ["ready", "ready"]
     assert [State.READY, State.STARTING] in seen
     assert [State.STARTING, State.STARTING] not in seen, "each would count the other's memory as its own"
+
+
+async def test_engines_that_share_a_card_and_crash_together_start_again_one_after_the_other(make_source, machine):
+    machine.cards = [card("NVIDIA GeForce RTX 4090", 24564)]
+    machine.write()
+    source = make_source(Flavour.CUDA, {"one": 6 * GIB, "two": 6 * GIB}, FakeVllm(start_delay_s=0.3))
+    seen, said = [], set()
+
+    def look():
+        seen.append([engine.supervisor.view().state for engine in source.engines])
+        said.update(row["sentence"] for row in source.details())
+
+    await source.start(look)
+    await ready(source, 2)
+    for starts in (2, 3):
+        for engine in source.engines:
+            os.kill(engine.pid, signal.SIGKILL)
+        await eventually(lambda n=starts: [engine.supervisor.view().starts for engine in source.engines] == [n, n])
+        await ready(source, 2)
+    assert [State.STARTING, State.STARTING] not in seen, "each would count the other's memory as its own"
+    assert any("waits for its turn" in sentence for sentence in said)
 
 
 @pytest.mark.case("A-05")

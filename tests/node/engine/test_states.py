@@ -500,3 +500,15 @@ def test_one_process_at_a_time_whatever_happens_in_whatever_order(steps):
         while machine.due_at() <= bench.now:  # its owner would go round without ever waiting
             take(machine.tick(bench.now))
             assert (ticks := ticks + 1) < 4, "what is due is never done"
+
+
+def test_an_engine_whose_turn_it_is_not_waits_and_starts_once_it_is():
+    turn = [False]
+    bench = Bench()
+    bench.machine.may_launch = lambda: turn[0]
+    assert bench.machine.start(bench.now) == []
+    assert (bench.state, bench.machine.waits, bench.machine.starts) == (State.BACKING_OFF, True, 0)
+    assert bench.after(60) == []
+    turn[0] = True
+    assert bench.after(60) == [Launch(1, SPEC)]
+    assert not bench.machine.waits
