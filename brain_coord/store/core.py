@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from brain_coord.store import api_keys
+from brain_coord.store.chain_end import ChainEnd
 from brain_coord.store.database import Database, connect, open_database
 from brain_coord.store.key_cache import KeyCache
 from brain_coord.store.ledger import Ledger, OnFailure
@@ -95,7 +96,7 @@ class StoreCore:
         self._watchdog.close()
         self._database.close()
         if self._ledger is not None:
-            self._ledger.spool.close()
+            self._ledger.close()
         if self._lock is not None:
             os.close(self._lock)
 
@@ -143,9 +144,11 @@ def _open(data_dir: Path, url: str | None, options: StoreOptions, receipts: bool
             undo.callback(os.close, lock)
             spool = Spool(data_dir, options.spool_limit_bytes)
             undo.callback(spool.close)
+            end = ChainEnd(data_dir)
+            undo.callback(end.close)
             with connect(database.writer) as connection:
                 signer, chain = open_signer(connection, data_dir, options.clock(), embedded=database.embedded)
-                ledger = Ledger(data_dir, signer, chain, spool, options.on_store_failure)
-                ledger.prepare(connection)
+                ledger = Ledger(data_dir, signer, chain, spool, end, options.on_store_failure)
+                ledger.begin(connection)
         undo.pop_all()
     return _Opened(database, ledger, lock)

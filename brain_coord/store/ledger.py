@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from brain_coord.receipts.body import ReceiptDraft
 from brain_coord.receipts.chain import ChainHead, Sealed, Unsealed, seal
 from brain_coord.receipts.signer import KEY_FILE, Signer
+from brain_coord.store.chain_end import ChainEnd
 from brain_coord.store.errors import StoreError, StoreUnavailable
 from brain_coord.store.receipt_rows import chain_head, insert_receipts, link_hash
 from brain_coord.store.signing import changed_signer
@@ -26,9 +27,12 @@ _REPLAYED_AT_ONCE = 1000
 class Ledger:
     """The end of one chain, and the two places where it grows."""
 
-    def __init__(self, data_dir: Path, signer: Signer, chain: str, spool: Spool, on_failure: OnFailure) -> None:
+    def __init__(
+        self, data_dir: Path, signer: Signer, chain: str, spool: Spool, end: ChainEnd, on_failure: OnFailure
+    ) -> None:
         self.chain = chain
         self.spool = spool
+        self._end = end
         self._data_dir = data_dir
         self._signer = signer
         self._on_failure = on_failure
@@ -54,6 +58,21 @@ class Ledger:
         if stamp != self._key_file:
             self._signer = changed_signer(connection, self._data_dir, self._signer, self.chain)
             self._key_file = stamp
+
+    def begin(self, connection: Connection) -> None:
+        """Take the chain up at a start.
+
+        Raises:
+            StoreError: `store_behind`, links that were recorded are missing.
+        """
+        self.prepare(connection)
+        assert self._head is not None
+        self._end.check(self._head)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.spool.close()
+        self._end.close()
 
     @property
     def needs_database(self) -> bool:
@@ -84,6 +103,7 @@ class Ledger:
         """The receipts are durable: the chain goes on behind them."""
         if entries:
             self._head = entries[-1][1].head
+            self._end.write(self._head)
 
     def lost(self) -> None:
         """A commit failed in the middle: whether the chain has grown is only known when the database is back."""

@@ -1,7 +1,9 @@
 """Kill -9 at any moment: every receipt that was acknowledged is there, and the chain verifies."""
 
+import asyncio
 import contextlib
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +13,9 @@ import pytest
 
 from brain_coord.receipts.verify import verify_lines
 from brain_coord.store.database import DATABASE_FILE
+from brain_coord.store.errors import StoreError
 from tests.store.conftest import IMPATIENT
+from tests.support.coordinator import brain_coord
 from tests.support.receipts import draft
 from tests.support.stores import recovered
 
@@ -73,6 +77,64 @@ async def test_of_10000_receipts_none_is_lost_by_five_kills_under_load_and_one_f
         bad = verify_lines([*lines[max(0, number - 1) : number], bytes(changed), *lines[number + 1 : number + 2]]).bad
         assert bad is not None
         assert bad.line == min(number, 1) + 1
+
+
+def _lose_wal(data_dir):
+    (data_dir / f"{DATABASE_FILE}-wal").unlink()
+
+
+def _cut_wal(data_dir):
+    with (data_dir / f"{DATABASE_FILE}-wal").open("r+b") as file:
+        file.truncate(40_000)
+
+
+@pytest.mark.parametrize("damage", [_lose_wal, _cut_wal])
+async def test_a_store_that_lost_its_newest_links_is_refused_and_says_which_and_what_to_do(
+    open_store, data_dir, damage
+):
+    with flooding(data_dir, 0) as process:
+        wanted = acknowledged(process, 30)
+    kept = data_dir.parent / "kept"
+    shutil.copytree(data_dir, kept)
+    damage(data_dir)
+    with pytest.raises(StoreError, match=r"links .* of receipt chain .* new-chain") as refused:
+        await open_store()
+    assert refused.value.code == "store_behind"
+    shutil.copy(kept / f"{DATABASE_FILE}-wal", data_dir)
+    for name in (DATABASE_FILE, f"{DATABASE_FILE}-shm"):
+        shutil.copy(kept / name, data_dir)
+    store = await open_store()
+    assert await check(store, wanted) >= len(wanted)
+
+
+async def test_a_store_that_lost_links_goes_on_under_a_new_chain(open_store, data_dir):
+    with flooding(data_dir, 0) as process:
+        acknowledged(process, 30)
+    _lose_wal(data_dir)
+    with pytest.raises(StoreError, match="links"):
+        await open_store()
+    (data_dir / "signing.key").unlink()
+    done = await asyncio.to_thread(brain_coord, "keys", "new-chain", "--data-dir", str(data_dir))
+    assert done.returncode == 0, done.stderr
+    store = await open_store()
+    await store.append_receipt(draft(1))
+    lines = [receipt.line() async for receipt in store.export_receipts()]
+    assert verify_lines(lines).bad is None
+
+
+async def test_a_spool_that_was_cut_in_half_is_refused(open_store, data_dir):
+    store = await open_store(options=IMPATIENT)
+    with contextlib.closing(sqlite3.connect(data_dir / DATABASE_FILE, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        for number in range(4):
+            await store.append_receipt(draft(number))
+        await open_store.close()
+    spool = data_dir / "spool" / "receipts.jsonl"
+    with spool.open("r+b") as file:
+        file.truncate(spool.stat().st_size // 2)
+    with pytest.raises(StoreError, match=r"links \d to 4 ") as refused:
+        await open_store(options=IMPATIENT)
+    assert refused.value.code == "store_behind"
 
 
 async def test_no_acknowledged_receipt_is_lost_by_kills_while_spooling(open_store, data_dir):
