@@ -72,13 +72,24 @@ async def hear_hello(
     try:
         hello = decode(text, dropped)
     except MessageError as error:
-        return _not_taken("bad_hello", str(error))
+        spoken = _spoken(text)  # a hello of another version may well be none of this one
+        return _not_taken("bad_hello", str(error)) if spoken is None else _not_taken("protocol", other_version(spoken))
     if not isinstance(hello, Hello):
         return _not_taken("bad_hello", "the first message must be a hello")
     if hello.protocol != PROTOCOL:
         return _not_taken("protocol", other_version(hello.protocol), hello.node_id)
     fault = verify_hello(orjson.loads(text), coordinator_key, nonce)
     return _not_taken("bad_proof", fault, hello.node_id) if fault is not None else Heard(hello, dropped)
+
+
+def _spoken(text: str) -> int | None:
+    """The other protocol version that a hello names, though it cannot be read."""
+    try:
+        hello = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    spoken = hello.get("protocol") if isinstance(hello, dict) and hello.get("type") == Hello.TYPE else None
+    return spoken if type(spoken) is int and spoken != PROTOCOL else None
 
 
 def _not_taken(code: str, message: str, node_id: str | None = None) -> NotTaken:

@@ -71,7 +71,7 @@ def fault_of_refusal(refused: Refused) -> Fault:
         "banned": "ask the coordinator's operator",
         "duplicate_node": "another machine uses the same key file: move node.key away on one of them and join it anew",
         "id_taken": "another node has this id: move node.key away to join as a new node",
-        "protocol_too_old": "update brain-node on this machine",
+        "protocol": "update brain-node on this machine; if it is the newest, ask the coordinator's operator to update",
         "bad_proof": "check that nothing between this node and the coordinator changes messages",
     }.get(refused.code, "" if refused.retry else "ask the coordinator's operator")
     exit_code = None if refused.retry else AUTH_REFUSED if refused.code in _AUTH_CODES else CONFIG

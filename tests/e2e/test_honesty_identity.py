@@ -46,6 +46,17 @@ async def test_a_hello_with_a_changed_offer_is_no_proof(lab):
     assert (await say(lab, hello))["code"] == "bad_proof"
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"proof": {"of": "another kind"}}, {"node_id": "n:2:elsewhere", "offer": None}]
+)
+async def test_a_node_of_another_protocol_is_told_so_even_if_its_hello_cannot_be_read(lab, changes):
+    hello = await Recorded(lab.url, models=[MODEL]).hello({"coordinator_key": "k", "nonce": "n"})
+    answer = await say(lab, hello | {"protocol": 2} | changes)
+    assert (answer["type"], answer["code"], answer["retry"]) == ("refused", "protocol", False)
+    assert "the node 2" in answer["message"]
+    assert (await say(lab, hello | {"offer": None}))["code"] == "bad_hello"
+
+
 async def test_a_stolen_ticket_opens_no_slot_from_elsewhere_and_the_node_is_told(lab):
     async with RawNode(lab.url, models=[MODEL], script=Mind()) as node:
         await ready(lab, node)

@@ -112,6 +112,14 @@ def test_a_permanent_refusal_ends_the_agent_with_a_code_that_systemd_does_not_re
     assert caught.value.fault.next_step
 
 
+def test_a_refusal_for_the_version_says_which_end_to_update():
+    link = protocol()
+    link.received(CHALLENGE, 0.1)
+    with pytest.raises(LinkError) as caught:
+        link.received(refused(code="protocol"), 0.2)
+    assert "update brain-node" in caught.value.fault.next_step
+
+
 @pytest.mark.case("D-03")
 def test_a_refusal_that_may_pass_is_retried_as_late_as_asked():
     with pytest.raises(LinkError) as caught:
