@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from brain_coord.browser.tab import Strikes, Tab, Verified
+from brain_coord.browser.tab import LAST_WAY_BACK_S, Strikes, Tab, Verified
 from brain_coord.browser.tabs import Tabs
 from brain_coord.fleet.reliability import WINDOW_S
 from brain_coord.fleet.standing import RECALLED, Standing
@@ -142,7 +142,8 @@ class TabMemory:
 
 
 def _strikes(record: TabRecord, wall_s: float) -> Strikes:
-    return Strikes(record.strikes, record.strike_reason, monotonic() + record.aside_until_s - wall_s)
+    wait_s = min(LAST_WAY_BACK_S, record.aside_until_s - wall_s)  # another clock may have dated it
+    return Strikes(record.strikes, record.strike_reason, monotonic() + wait_s)
 
 
 def record_of(tab: Tab) -> TabRecord:

@@ -92,7 +92,10 @@ class ScoreKeeper:
     def _recalled(self, node: Node, outcomes: Sequence[Outcome], days: Sequence[Uptime], wall_s: float) -> None:
         now = monotonic()
         standing = self.standings[node.node_id] = Standing.of(outcomes, days)
-        node.health = Health.recalled((now - (wall_s - each.at_s), each.kind, each.result) for each in outcomes)
+        # The store's dates may be ahead of our clock; nothing that happened lies in the future.
+        ages_s = [max(0.0, wall_s - each.at_s) for each in outcomes]
+        happened = zip(ages_s, outcomes, strict=True)
+        node.health = Health.recalled((now - age_s, each.kind, each.result) for age_s, each in happened)
         self._score(node, standing, wall_s)
 
     def event(self, node: Node, outcome: Outcome) -> None:

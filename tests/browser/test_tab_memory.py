@@ -11,7 +11,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from brain_coord.browser.tab import LAST_WAY_BACK_S
+from brain_coord.browser.tab_memory import _strikes
 from brain_coord.cli.shapes import SHAPES
+from brain_coord.store.records import TabRecord
 from brain_node.contract.identity import Identity
 from tests.browser.test_lend import hello_of
 from tests.support.coordinator import brain_coord
@@ -146,3 +149,8 @@ async def test_a_tab_that_never_did_anything_is_not_written_down(tmp_path):
     async with coordinator_inside(tmp_path) as inside, joined(inside.url, Identity.generate()):
         pass
     assert await command(tmp_path) == []
+
+
+def test_a_strike_that_another_clock_dated_far_ahead_ends_within_the_longest_wait():
+    record = TabRecord("N-1", 0.0, 0.0, strikes=1, strike_reason="wrong", aside_until_s=1e9)
+    assert _strikes(record, 0.0).until <= time.monotonic() + LAST_WAY_BACK_S

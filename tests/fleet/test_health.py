@@ -1,5 +1,7 @@
 """When a node is fit for work, and how it comes back."""
 
+import time
+
 import pytest
 
 from brain_coord.fleet.health import (
@@ -14,6 +16,10 @@ from brain_coord.fleet.health import (
     PASSES,
     Health,
 )
+from brain_coord.fleet.node import Node
+from brain_coord.fleet.registry import Registry
+from brain_coord.fleet.scores import ScoreKeeper
+from brain_coord.store.records import Outcome
 
 
 def degraded(cause, now=0.0):
@@ -166,3 +172,12 @@ def test_empty_answers_ask_for_a_canary_and_are_no_fault():
     assert health.degraded is None
     health.job("completed", 1.0)
     assert health.empty() is False
+
+
+async def test_faults_that_another_coordinator_dated_into_the_future_keep_no_node_away_for_longer():
+    node, wall_s = Node("N-1", b"key"), time.time()
+    ahead = [Outcome(node.node_id, "customer", "failed", wall_s + 3600.0, None, None) for _ in range(FAULTS)]
+    ScoreKeeper(None, Registry(15.0))._recalled(node, ahead, [], wall_s)
+    assert node.health.degraded is not None
+    assert node.health.next_probe_at is not None
+    assert node.health.next_probe_at <= time.monotonic() + FIRST_PROBE_S
