@@ -19,6 +19,9 @@ from brain_coord.gateway.reader import Reader
 EVENT_BYTES: Final = 8 * 1024 * 1024
 """Largest single event of a stream."""
 
+PLAIN_BYTES: Final = 256 * 1024
+"""Up to here an event is read whatever is in it."""
+
 HELD_BYTES: Final = EVENT_BYTES
 """Most that is held back, before the first output and after the last; an event that is larger may stand alone.
 
@@ -146,6 +149,8 @@ class Passage:
             raise TargetFault("protocol", str(error), ran=True) from None
         self._splitter = None if splitter.at_rest else splitter
         for event in events:
+            if len(event) > PLAIN_BYTES and sse.tangled(event):
+                raise TargetFault("protocol", "an event of more values or lines than can be read in time", ran=True)
             self._take(event, now)
 
     def end(self, now: float) -> tuple[bytes, Tail]:

@@ -21,6 +21,12 @@ _OVERLAP: Final = 3
 """How much of what was searched before may belong to a boundary that is whole only now."""
 
 
+_MOST: Final = ((b"[{", 100_000), (b":", 250_000), (b",", 1_500_000), (b"\r\n", 100_000))
+"""How often each of these bytes may stand in a large event. To parse it takes some tens of milliseconds at most then, in
+which everybody waits; without a bound eight megabytes of empty lists take more than a second. Long texts, and the ids of a
+long prompt's tokens, stay below."""
+
+
 class EventTooLarge(Exception):  # noqa: N818
     """An event grew past the limit without an end."""
 
@@ -73,6 +79,11 @@ def _cut(data: bytes | bytearray, search: int) -> tuple[list[bytes], int]:
         events.append(bytes(data[start : match.end()]))
         start = match.end()
     return events, start
+
+
+def tangled(event: bytes) -> bool:
+    """Whether a large event holds so many values or lines that to read it would hold up everybody."""
+    return any(event.count(byte) > most for each, most in _MOST for byte in each)
 
 
 def data_of(event: bytes) -> bytes | None:

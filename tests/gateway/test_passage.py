@@ -449,3 +449,34 @@ def test_a_finish_reason_is_never_overlooked():
     run = Run().feed(chunk("start"), plain)
     assert run.answer.finished
     assert run.out[-1] == b""
+
+
+LARGE = 1_200_000
+PLAIN_CHUNK = b'{"index":0,"delta":{"content":"a"}}'
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"choices":[' + PLAIN_CHUNK + b'],"x":[' + b"[]," * (LARGE // 3) + b"0]}\n\n",
+        b'data: {"choices":[' + PLAIN_CHUNK + b'],"x":[' + b"1," * (4 * LARGE // 3) + b"0]}\n\n",
+        b'data: {"choices":[' + b",".join([PLAIN_CHUNK] * (4 * LARGE // len(PLAIN_CHUNK))) + b"]}\n\n",
+        b'data: {"x":{' + b'"a":1,' * (2 * LARGE // 6) + b'"b":1}}\n\n',
+        b":\n" * (LARGE // 2) + b"\n",
+        b"data: {}\r" + b":a\r" * (LARGE // 3) + b"\r",
+    ],
+    ids=["lists", "numbers", "choices", "members", "comment lines", "lines that end in CR"],
+)
+def test_a_large_event_that_would_hold_up_everybody_is_refused_before_it_is_parsed(event):
+    passage = Passage(DIALECTS["/v1/chat/completions"], Answer(StreamClock(0.0)), client_usage=True)
+    with pytest.raises(TargetFault, match="more values or lines"):
+        for start in range(0, len(event), 65536):
+            passage.feed(event[start : start + 65536], 1.0)
+
+
+def test_a_large_event_of_one_long_text_goes_through():
+    passage = Passage(DIALECTS["/v1/chat/completions"], Answer(StreamClock(0.0)), client_usage=True)
+    text = b"def f(x, y): return [x, {y: 1}]\\n" * 20_000
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"' + text + b'"}}]}\n\n'
+    out = b"".join(passage.feed(event[start : start + 65536], 1.0) for start in range(0, len(event), 65536))
+    assert out == event
