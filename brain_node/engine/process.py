@@ -174,7 +174,8 @@ class EngineProcess:
             await asyncio.wait([self._exited], timeout=5.0)
         # With the last process the pipe closes; what was said last is often the cause.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._output_over.wait(), _DRAIN_OUTPUT_S)
+            async with asyncio.timeout(_DRAIN_OUTPUT_S):
+                await self._output_over.wait()
         self._release()
         files = await asyncio.to_thread(clean_up, self._record)
         if not stubborn:

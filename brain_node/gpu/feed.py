@@ -65,7 +65,9 @@ class GpuFeed:
             self._order()
         assert self._pending is not None
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._pending), patience_s)
+            # No `wait_for`: Python 3.11's swallows a cancellation that comes as the reading does, and its caller goes on.
+            async with asyncio.timeout(patience_s):
+                await asyncio.shield(self._pending)
         return self.latest()
 
     def close(self) -> None:

@@ -138,3 +138,26 @@ async def test_the_real_binding_hanging_in_the_driver_is_waited_for_elsewhere(fa
         assert (await feed.get(patience_s=60)).problems == ()
     finally:
         feed.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_whoever_asks_can_be_cancelled_in_the_very_moment_in_which_the_answer_comes(feed, driver, turns):
+    async def ask_for_ever():
+        while True:
+            await feed.get(patience_s=60)
+
+    driver.go.clear()
+    asking = asyncio.create_task(ask_for_ever())
+    await asyncio.sleep(0)
+    came = asyncio.Event()
+    feed._pending.add_done_callback(lambda _: came.set())
+    driver.go.set()
+    await came.wait()
+    driver.go.clear()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asking.cancel()
+    done, _ = await asyncio.wait([asking], timeout=1)
+    driver.go.set()
+    asking.cancel()
+    assert done, "an agent would wait for it for ever"
