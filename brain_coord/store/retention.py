@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -36,12 +37,23 @@ class Retention:
     store: Store
     receipts_days: float
     shared_is_ours: Callable[[], bool] = lambda: True
+    _ahead_s: float | None = None
+    """How far the wall clock was ahead of the monotonic one at the last look."""
 
     async def run(self) -> None:
         """Look now and then; runs for ever."""
         while True:
-            await self.tick(time.time())
+            await self.tick(self.steady(time.time(), monotonic()))
             await asyncio.sleep(PERIOD_S)
+
+    def steady(self, wall_s: float, now: float) -> float:
+        """The wall time by which something is old, as the clock says now and said a period ago: a jump must last to count.
+
+        What a clock that was years ahead for a moment made old would be gone for good.
+        """
+        ahead_s, before_s = wall_s - now, self._ahead_s
+        self._ahead_s = ahead_s
+        return now + (ahead_s if before_s is None else min(ahead_s, before_s))
 
     async def tick(self, now_s: float) -> int:
         """Delete everything that need not be kept at `now_s` (wall time); returns how many rows went."""

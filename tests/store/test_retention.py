@@ -102,3 +102,14 @@ async def test_a_week_of_a_fleets_traffic_stays_within_the_stated_size(open_stor
     assert max(sizes) <= most_bytes, (sizes, most_bytes)
     assert max(sizes) >= most_bytes / 4, "the stated figures are those of a real store, not of anything"
     assert sizes[-1] <= 1.05 * sizes[days], "after the first days it grows no more"
+
+
+def test_a_clock_that_is_years_ahead_for_a_moment_makes_nothing_old():
+    retention = Retention(None, 400)
+    year_s = 365 * DAY_S
+    assert retention.steady(START_S, 0.0) == START_S
+    assert retention.steady(START_S + 60 * year_s, 600.0) == START_S + 600.0
+    assert retention.steady(START_S + 1200.0, 1200.0) == START_S + 1200.0
+    assert retention.steady(START_S + year_s, 1800.0) == START_S + 1800.0
+    assert retention.steady(START_S + year_s + 600.0, 2400.0) == START_S + year_s + 600.0, "it stays there"
+    assert retention.steady(START_S + 3000.0, 3000.0) == START_S + 3000.0, "back at once"
