@@ -53,7 +53,10 @@ class HopClient:
     def __init__(self, name: str, secret: ClusterSecret, trust: ssl.SSLContext | None) -> None:
         self._name = name
         self._secret = secret
+        stay = aiohttp.TraceConfig()
+        stay.on_request_redirect.append(_refuse_redirect)  # a websocket has no setting for it
         self._session = aiohttp.ClientSession(
+            trace_configs=[stay],
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=trust or True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             auto_decompress=False,
@@ -106,3 +109,8 @@ class HopClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+async def _refuse_redirect(*_: object) -> None:
+    """A hop goes to the address that a coordinator gave over Redis, and what it proves to no other."""
+    raise aiohttp.ClientConnectionError("a coordinator's address answers with a redirect")
