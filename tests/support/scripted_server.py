@@ -1,7 +1,6 @@
 """A TCP server on loopback that answers each request with scripted bytes, in the pieces it was told."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -47,13 +46,13 @@ class ScriptedServer:
                         await reader.readexactly(int(line[15:]))
                 self.heads.append(head)
                 stays = await self.answer(head, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+            await writer.wait_closed()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.open -= 1
-            writer.close()
-            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-                await writer.wait_closed()
+            writer.transport.abort()  # what is left is for somebody who does not read it: waiting for that may never end
 
 
 def plain(body: bytes) -> bytes:
