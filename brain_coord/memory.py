@@ -17,7 +17,7 @@ from brain_coord.gateway.auth import Caller
 from brain_coord.gateway.errors import fault
 from brain_coord.measure.slots import BorneSlots
 from brain_coord.receipts.body import ReceiptDraft
-from brain_coord.receipts.chain import Sealed
+from brain_coord.receipts.chain import DamagedReceipt, Sealed
 from brain_coord.routing.bounded import Bounded
 from brain_coord.routing.vocabulary import Plan
 from brain_coord.store.errors import StoreUnavailable, TokenRejected
@@ -71,9 +71,13 @@ class StoredReceipts:
             raise fault("store_unavailable", "the request cannot be recorded right now", retry_after_s=5) from None
 
     async def envelope(self, receipt_id: str) -> dict[str, Any] | None:
-        """One receipt."""
+        """One receipt; an error where it is damaged."""
         sealed = await self.store.get_receipt(receipt_id)
-        return None if sealed is None else sealed.envelope()
+        try:
+            return None if sealed is None else sealed.envelope()
+        except DamagedReceipt as error:
+            log.warning("receipt damaged in the store", receipt=receipt_id, cause=str(error))
+            raise fault("receipt_damaged", f"{error} in the store") from None
 
     def export(self, key_id: str, since_s: float | None, until_s: float | None) -> AsyncIterator[Sealed]:
         """The receipts of one key."""

@@ -77,6 +77,7 @@ CODES: dict[str, tuple[int, str]] = {
     ),
     "deadline": (504, "The request's deadline passed before an answer."),
     "incomplete": (502, "The answer broke off after it had begun; what was sent stands, nothing else follows."),
+    "receipt_damaged": (500, "The receipt cannot be read any more; its place in the chain is in the message."),
     "internal": (500, "A fault of the coordinator; its log has the request id."),
 }
 """Every code: HTTP status and meaning."""

@@ -1,8 +1,10 @@
 """The site over HTTP: what anybody sees, what only an operator may, and what no page says."""
 
 import asyncio
+import contextlib
 import json
 import re
+import sqlite3
 import stat
 from collections.abc import Iterator
 
@@ -132,6 +134,32 @@ def test_an_operator_logs_in_by_the_secret_and_out_when_it_is_replaced(coordinat
     assert coordinator.command("operator", "revoke") == {"revoked": True}
     assert client.post("/network/operator/login", data={"secret": secret}).status_code == 403
     assert brain_coord("operator", "revoke", "--data-dir", str(coordinator.data_dir)).returncode == 2
+
+
+async def test_a_receipt_that_is_damaged_in_the_store_is_named_and_hides_no_other(coordinator, client, secret):
+    headers = {"authorization": f"Bearer {coordinator.key()}"}
+    body = {"model": "brain/mock", "messages": [{"role": "user", "content": "x"}]}
+    async with RawNode(coordinator.url) as node, httpx.AsyncClient(base_url=coordinator.url, trust_env=False) as http:
+        await asyncio.to_thread(coordinator.wait_for_node, node.node_id, basis="coordinator-timed", state="ONLINE")
+        replies = [await http.post("/v1/chat/completions", json=body, headers=headers) for _ in range(2)]
+    broken, whole = (reply.json()["brain"]["receipt"] for reply in replies)
+    with contextlib.closing(sqlite3.connect(coordinator.data_dir / "coord.db")) as store, store:
+        store.execute(
+            "UPDATE receipts SET body = cast(x'7b95' || substr(body, 3) AS BLOB) WHERE receipt_id = ?", [broken]
+        )
+
+    client.post("/network/operator/login", data={"secret": secret})
+    page = client.get("/network/operator")
+    assert page.status_code == 200
+    assert whole in page.text
+    assert re.search(r"link \d+ of chain \w+ cannot be read", page.text)
+    for path in (f"/v1/receipts/{broken}", f"/network/operator/receipts/{broken}"):
+        reply = client.get(path, headers=headers)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (500, "receipt_damaged")
+        assert re.fullmatch(r"link \d+ of chain \w+ is damaged in the store", reply.json()["error"]["message"])
+    page = client.get(f"/network/receipts/{broken}", headers={"accept": "text/html"})
+    assert page.status_code == 500
+    assert "is damaged in the store" in page.text
 
 
 def test_a_form_from_elsewhere_changes_nothing(coordinator, client, secret):

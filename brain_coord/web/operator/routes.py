@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from brain_coord.fleet.node import Node
 from brain_coord.gateway.errors import fault
 from brain_coord.receipts.body import timestamp
+from brain_coord.receipts.chain import DamagedReceipt, Sealed
 from brain_coord.store.records import Plan
 from brain_coord.store.store import Store
 from brain_coord.web.operator.forms import check_csrf, read_form, refused
@@ -128,7 +129,7 @@ class OperatorPages:
         shown = (await self.site.census()).first()
         rows = [(node_row(node), node, None if node.session is None else node.session.address) for node in shown]
         keys, tokens = await self.store.list_keys(), await self.store.list_tokens()
-        receipts = [sealed.envelope() for sealed in await self.store.recent_receipts(RECEIPTS_SHOWN)]
+        receipts = [_receipt_row(sealed) for sealed in await self.store.recent_receipts(RECEIPTS_SHOWN)]
         return page(
             "operator.html",
             csrf=session.csrf,
@@ -199,6 +200,14 @@ class OperatorPages:
         if envelope is None:
             raise fault("not_found", f"there is no receipt {receipt_id}")
         return JSONResponse(envelope, headers={"cache-control": "no-store"})
+
+
+def _receipt_row(sealed: Sealed) -> dict[str, Any]:
+    """A receipt for the list; of a damaged one only its place, so that the others are still seen."""
+    try:
+        return sealed.envelope()
+    except DamagedReceipt:
+        return {"chain": sealed.chain, "seq": sealed.seq, "body": None}
 
 
 def _label(form: dict[str, str]) -> str | None:
