@@ -7,9 +7,7 @@ import typer
 from brain_coord.cli.rows import print_rows
 from brain_coord.cli.running import ask_running
 from brain_coord.cli.store_access import AsJson, DataDir, print_json
-
-CLOCKS_S: Final = 60.0
-"""As the log: clocks that differ by less are not worth a word."""
+from brain_coord.cluster.view import CLOCKS_S
 
 HEADS: Final = ("coordinator", "address", "nodes", "heard", "")
 

@@ -25,7 +25,7 @@ from brain_coord.cluster.remote_target import RemoteTarget
 from brain_coord.cluster.secret import Doorkeeper
 from brain_coord.cluster.settings import ClusterSettings
 from brain_coord.cluster.spread import ROUND_S
-from brain_coord.cluster.view import PROTOCOL, Effect, Kind, Peer, SharedView
+from brain_coord.cluster.view import CLOCKS_S, PROTOCOL, Effect, Kind, Peer, SharedView
 from brain_coord.fleet.node import Node
 from brain_coord.fleet.registry import Registry
 from brain_coord.fleet.scores import ScoreKeeper
@@ -40,9 +40,6 @@ log = structlog.get_logger("brain.cluster")
 PREFIX: Final = "/cluster/"
 SYNC_S: Final = 60.0
 """How often the operators' decisions are read from the store, in case word of one was lost."""
-
-CLOCKS_S: Final = 60.0
-"""Wall clocks that differ by more are told of."""
 
 MOVE_S: Final = 10.0
 """A node on its way from one coordinator to the next pauses for 4 s at most; so long its absence counts for nothing."""
@@ -207,7 +204,7 @@ class Replica:
 
     def _compare_clocks(self) -> None:
         """Nothing waits for wall clocks, and yet receipts and tokens are dated by them."""
-        ahead = {name: self._wall_ahead_s.get(name, 0.0) for name in self.view.peers}
+        ahead = self._wall_ahead_s = {name: self._wall_ahead_s.get(name, 0.0) for name in self.view.peers}
         apart = {name for name, ahead_s in ahead.items() if abs(ahead_s) > CLOCKS_S}
         for name in sorted(apart - self._apart):
             log.warning("the clocks are apart", replica=name, ahead_s=round(ahead[name]), dates="receipts and tokens")

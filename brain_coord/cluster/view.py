@@ -13,6 +13,9 @@ from typing import Any, Final, NamedTuple
 PROTOCOL: Final = 2
 """Of these messages and of the hop. Coordinators of another one go on by themselves until all are of one version."""
 
+CLOCKS_S: Final = 60.0
+"""Wall clocks that differ by more are told of."""
+
 
 class Kind(StrEnum):
     """What a message led to."""
